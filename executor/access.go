@@ -16,8 +16,8 @@ import (
 // in through an OpenID Connect provider.
 const maxOIDCSessionLifetime = 12 * time.Hour
 
-// oidcProvider returns the OpenID Connect provider from the flags, or nil if none is configured. It
-// returns an error if the flags contradict each other or a value is invalid.
+// oidcProvider returns the OpenID Connect provider that the flags configure, or nil if they
+// configure none. It returns an error if the flags contradict each other or a value is invalid.
 func (c *Config) oidcProvider() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {

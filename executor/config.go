@@ -98,8 +98,8 @@ type Config struct {
 // programs differ, they contain kong variables, which each program sets with the struct tag "set".
 
 // SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
-// pages may call the API. The identity provider must know the console's redirect URI: the console's
-// address followed by /sign-in/callback.
+// pages may call the API. For sign-in with OpenID Connect, the console's redirect URI must be
+// registered with the identity provider: it is the console's address followed by /sign-in/callback.
 type SignInFlags struct {
 	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
 	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
@@ -109,8 +109,9 @@ type SignInFlags struct {
 	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 }
 
-// PlanFlags sets the plans of accounts. The kong variable "without" completes the help text of
-// DefaultPlan: it says what happens to an account that names no plan if there is no default.
+// PlanFlags sets the plan catalog and the default plan of accounts. The kong variable "without"
+// completes the help text of DefaultPlan: it says what happens to an account that names no plan if
+// there is no default plan.
 type PlanFlags struct {
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ${without=they must name one}." placeholder:"PLAN"`
@@ -142,7 +143,7 @@ type RetentionFlags struct {
 // they show the port that the system has chosen.
 type ListenAddresses struct {
 	Addr    string // address of the operators' API and the console
-	OpsAddr string // address of the ops listener; "" if Ops is shared
+	OpsAddr string // address of the ops listener; "" if Config.Ops is set, which has its own
 }
 
 func (c *Config) streamSettings() stream.Settings {

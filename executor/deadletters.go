@@ -12,8 +12,8 @@ import (
 
 const (
 	deadLetterCountInterval = 15 * time.Second
-	// maxCountedDeadLetters is the highest number that the gauge shows. Counting stops there, to
-	// limit its cost, so there may be more dead letters.
+	// maxCountedDeadLetters is the highest number that the gauge shows. Counting stops at this
+	// number to limit its cost, so there may be more dead letters than the gauge shows.
 	maxCountedDeadLetters = 100_000
 )
 

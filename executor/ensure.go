@@ -48,9 +48,10 @@ func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 }
 
 // ensureRegistry creates the registry's buckets and, if --registry-copy is set, the registry's
-// copy. If missing is nil, a missing copy is created immediately. Otherwise, it is created only
-// after several calls have found it missing for some time, because the server may still be deleting
-// the previous copy. missing keeps track of this, so it must be the same map in every call.
+// copy. If missing is nil, ensureRegistry creates a missing copy immediately. If missing is not
+// nil, it creates the copy only after several calls have found it missing for some time, because
+// the server may still be deleting the previous copy. missing stores what the calls have found, so
+// pass the same map in every call.
 func ensureRegistry(
 	ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config,
 	missing stream.MissingStreams,
@@ -68,9 +69,9 @@ func ensureRegistry(
 	return nil
 }
 
-// ensureRegistryCopy creates the registry's copy in another NATS account, whose JetStream API is
-// copies. If missing is not nil, it creates the copy only after it has been missing for some time:
-// see ensureRegistry.
+// ensureRegistryCopy creates the copy of the registry, which is in another NATS account. copies is
+// the JetStream API of that account. If missing is not nil, ensureRegistryCopy creates the copy
+// only after it has been missing for some time: see ensureRegistry.
 func ensureRegistryCopy(
 	ctx context.Context, copies jetstream.JetStream, replicas int, missing stream.MissingStreams,
 ) error {
@@ -90,7 +91,8 @@ var ensuredStreams = []string{
 	stream.ExecutionsName, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 }
 
-// ensureStreams creates the streams, and the consumers of the configured runner groups.
+// ensureStreams creates the streams in ensuredStreams, and the consumers of the configured runner
+// groups.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 	// Create the streams of fixed size first, and PROGRESS last: its size depends on the space that
 	// they leave. REPORTS is created here, and stream.EnsureSharedStreams creates EXECUTIONS before

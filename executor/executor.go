@@ -90,8 +90,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is the state of one call to Run. Its run method calls the other methods one after
-// another, and they fill in the fields.
+// executor holds the state of one call to Run. Its run method calls the other methods one after
+// another, and these fill in the fields.
 type executor struct {
 	*service.Service
 	config    Config
@@ -182,7 +182,7 @@ func (e *executor) connect(ctx context.Context) error {
 }
 
 // followRegistry loads the registry and announces this process to the other processes. From then
-// on, no process confirms a change to the registry until this one has applied it.
+// on, a process confirms a change to the registry only after this process has applied it.
 func (e *executor) followRegistry(ctx context.Context) (err error) {
 	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	//nolint:contextcheck // it is renewed until the last response is sent
+	//nolint:contextcheck // the lease is renewed until the last response is sent
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(ctx, edit.Config{
@@ -457,9 +457,9 @@ func (e *executor) accountOf(workflowID string) string {
 }
 
 // unfinishedTransitionsInterval is how often the executor looks for workflows whose activation or
-// deactivation was not completed. It is longer than the time for which a process tries to complete
-// one that it has begun. If an activation or deactivation is still unfinished at the next check,
-// the process that began it has therefore given up.
+// deactivation has begun but was not completed. The interval is longer than a process spends on one
+// activation or deactivation. If two checks in a row find the same one unfinished, the process that
+// began it has therefore given up.
 const unfinishedTransitionsInterval = 20 * time.Second
 
 // startMaintenance starts the background jobs that maintain queues, stream settings, keys, dead
@@ -492,7 +492,7 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, func(ctx context.Context) {
 		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {
 			if e.databaseCopy.UnusableReason() != nil || e.directory.Plans().Record != nil {
-				return nil //nolint:nilerr // it is called again
+				return nil //nolint:nilerr // restorePlansPeriodically tries again
 			}
 			return putPlansWithRetry(ctx, e.editor, e.plans) // a backup has been restored
 		})
@@ -529,7 +529,8 @@ func (e *executor) warnOfMissingEncryptionKeys(ctx context.Context) {
 	}
 }
 
-// newServer returns the HTTP server, with its timeouts and its limit for request headers.
+// newServer returns an HTTP server for handler, with timeouts and with a limit for the size of
+// request headers.
 func (e *executor) newServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,

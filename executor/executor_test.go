@@ -114,8 +114,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An executor starts even if its plan catalog lacks the plans of some accounts, but it logs a
-// warning.
+// An executor starts even if its plan catalog lacks plans that some accounts have. It then logs a
+// warning with the number of these accounts for each plan.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -135,7 +135,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 		if err := os.WriteFile(c.Plans, []byte(catalog), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var logged logtest.Buffer // a registry follower may still log that it stops
+		var logged logtest.Buffer // a goroutine of the executor may still write to it
 		c.Log = &logrus.Logger{
 			Out:       &logged,
 			Formatter: &logrus.JSONFormatter{},
@@ -152,7 +152,8 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 	}
 }
 
-// An executor starts after a migration that takes longer than ConnectTimeout.
+// An executor starts successfully even if the migration of its database takes longer than
+// ConnectTimeout.
 func TestStartAfterLongMigration(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
@@ -229,8 +230,8 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	}
 }
 
-// NATS loses its storage while an executor is running. The executor recreates everything and
-// continues to work.
+// NATS loses its storage while an executor is running. The executor recreates the streams and
+// buckets, restores the registry from the database, and continues to work.
 func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -250,7 +251,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	var body []byte // of the last answer
+	var body []byte // body of the last response
 	put := func(account string) int {
 		t.Helper()
 		request, err := http.NewRequestWithContext(ctx, http.MethodPut,

@@ -52,8 +52,8 @@ func putPlansWithRetry(ctx context.Context, editor *edit.Editor, plans registry.
 	return nil
 }
 
-// warnOfMissingPlans logs a warning with the number of accounts whose plan is not in the catalog,
-// because an operator who has omitted a plan by mistake would not notice otherwise.
+// warnOfMissingPlans logs a warning with the number of accounts whose plan is not in the catalog.
+// Without it, an operator would not notice that a plan was omitted by mistake.
 func warnOfMissingPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {

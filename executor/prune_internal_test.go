@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// New records must wait while a batch is deleted. If the database is slow, pruning therefore
-// deletes small batches.
+// If a database has a single writer, new records must wait while a batch is deleted. In a slow
+// database, pruning therefore deletes small batches.
 func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = maxPruneBatch

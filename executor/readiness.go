@@ -75,7 +75,7 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	// Look up all streams first. ensureStreams creates every missing stream, so it must not be
 	// called while the server may still be deleting one of them.
 	found := map[string]jetstream.Stream{}
-	var lost, deleted []string // only the streams in lost may be created now
+	var lost, deleted []string // missing streams; only those in lost may be created now
 	for _, name := range ensuredStreams {
 		s, err := k.js.Stream(ctx, name)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -116,9 +116,9 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	return nil
 }
 
-// rememberPosition stores a stream's position for the next check: last, which is the sequence of
-// the newest message, and the sequence up to which the recorder's consumer has acknowledged every
-// message.
+// rememberPosition stores a stream's position for the next check. The position consists of last,
+// which is the sequence of the newest message, and the sequence up to which the recorder's consumer
+// has acknowledged every message.
 func (k *lostStreamCheck) rememberPosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{lastSequence: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)

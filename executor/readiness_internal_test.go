@@ -57,7 +57,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		}
 		create(name)
 	}
-	for _, name := range names { // a killed restore leaves consumers paused
+	for _, name := range names { // a restore that was killed leaves consumers paused
 		if _, err := js.PauseConsumer(t.Context(), name, stream.RecorderConsumer,
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)

@@ -67,7 +67,7 @@ func (s *streamSettingsMonitor) compare(
 	for _, name := range streamsWithCheckedSettings {
 		differences, err := stream.SettingsDifferences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
-			continue // readiness reports it
+			continue // a readiness check reports missing streams
 		}
 		if err != nil {
 			s.log.WithError(err).WithField("stream",

@@ -108,7 +108,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// Neither a start message nor a rejection contains the token, even if the request repeats it in
+// The token is in neither a start message nor a rejection, even if the request also contains it in
 // other places.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
@@ -339,7 +339,7 @@ func TestHeadersThatDoNotComeEndTheConnection(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, "POST /webhooks/active HTTP/1.1\r\nHost: test\r\n")
-	if _, err := io.ReadAll(conn); err != nil { // returns when the server closes
+	if _, err := io.ReadAll(conn); err != nil { // returns when the server closes the connection
 		t.Error(err)
 	}
 }
@@ -470,8 +470,8 @@ func TestABodyThatWasInTime(t *testing.T) {
 	}
 }
 
-// When the ingress shuts down, it stops accepting connections, and responds to the requests in
-// flight.
+// When the ingress shuts down, it stops accepting connections, but still responds to the requests
+// in flight.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -11,8 +11,8 @@ import (
 )
 
 // A body is read in steps. The buffer starts with at most initialBodyBuffer bytes and grows by the
-// factor bodyBufferGrowthFactor as bytes arrive. A long declared Content-Length alone therefore
-// occupies little memory.
+// factor bodyBufferGrowthFactor as bytes arrive. A request therefore occupies memory only as its
+// body arrives, even if it declares a large Content-Length.
 const (
 	initialBodyBuffer      = maxPooledBuffer
 	bodyBufferGrowthFactor = 4

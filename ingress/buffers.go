@@ -6,7 +6,7 @@ import (
 )
 
 // buffers holds a request's body, its message and the headers to forward. Buffers are pooled
-// because, without a pool, body and message accounted for half of the bytes allocated per request.
+// because, without a pool, bodies and messages caused half of the bytes that a request allocates.
 type buffers struct {
 	body    []byte
 	message *stream.StartEncoder

@@ -38,8 +38,9 @@ type Config struct {
 
 	service.InProcess `kong:"-"`
 
-	// Publishing, if not nil, is kept equal to the number of messages that the ingress is currently
-	// publishing. Other services in the same process can read it.
+	// Publishing, if not nil, holds the number of messages that the ingress is currently
+	// publishing. The ingress keeps it up to date for other services in the same process, which may
+	// read it at any time.
 	Publishing *atomic.Int64 `kong:"-"`
 	// CheckRoom is called before each start message or rejection is published, so it must not
 	// block. If it returns an error, the message is not published, and the request is refused as if
@@ -49,8 +50,8 @@ type Config struct {
 	OnReady func(ListenAddresses) `kong:"-"`
 }
 
-// The flags below also belong to hookstart-local. They are divided into several types because the
-// --help of hookstart-local lists them in a different order.
+// hookstart-local also has the flags in the types below. They are divided into several types
+// because the --help of hookstart-local lists them in a different order.
 
 // PublishFlags limits how long a request waits for the stream.
 type PublishFlags struct {
@@ -106,7 +107,7 @@ const (
 )
 
 // Check returns an error that describes the first invalid setting of c in one human-readable line,
-// or nil if there is none. Run also calls Check.
+// or nil if all settings are valid. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {

@@ -21,7 +21,7 @@ type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	event requestEvent
-	// nil means that tracing is off, or that no span has been started yet
+	// spans is nil if tracing is off or no span has been started yet.
 	spans             *spans
 	executionIDHeader [1]string // the execution ID as the value of the response header
 	responseBuffer    [128]byte // space for the response body
@@ -30,7 +30,7 @@ type delivery struct {
 	token      string
 	redactor   redact.Redactor // removes the token from what leaves the ingress; set by parse
 
-	trigger admission.Trigger    // what the request starts; zero until findTrigger
+	trigger admission.Trigger    // the workflow and its node; zero until findTrigger
 	permit  registry.StorePermit // held from chooseStream until the stream has answered
 	layout  stream.Layout        // the stream for the start message or the rejection
 	choice  streamChoice         // how layout was chosen
@@ -49,8 +49,8 @@ type delivery struct {
 	verified      bool
 	verdict       sender.Verdict // the result of verifying the request
 
-	id         admission.DeliveryID // the delivery ID in effect
-	identified bool                 // id is set; its value may be empty
+	id         admission.DeliveryID // the delivery ID, once identified is true
+	identified bool                 // id is known; its ID may be ""
 }
 
 // outcome is the result of a request. It determines the response.
@@ -80,8 +80,8 @@ func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	return d
 }
 
-// release returns the delivery to the pool and frees its share of the limits. The delivery must not
-// be used afterwards.
+// release frees the slot and the memory that are reserved for the request's body, and returns the
+// delivery to the pool. The delivery must not be used afterwards.
 func (d *delivery) release() {
 	d.reservation.release()
 	kept := d.buffers

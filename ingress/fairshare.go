@@ -7,10 +7,10 @@ import (
 )
 
 // fairShareLimiter limits the requests in flight and the bytes of bodies in memory, and divides
-// both among accounts. An account may not hold more than what is still free. So a single account
-// gets at most half, two accounts get a third each, and there is always room for one more account.
-// An account that has no other request may use everything that is free, because otherwise a body
-// nearly as long as the limit would never be accepted.
+// both among accounts. An account may not hold more than what is still free for others. So a single
+// account gets at most half, two accounts get a third each, and there is always room for one more
+// account. An account that has no other request in flight may use everything that is free, because
+// otherwise a body nearly as long as the limit would never be accepted.
 //
 // fairShareLimiter is safe for concurrent use. For a moment, a new request may be counted in one
 // limit and not yet in the other, but neither limit is ever exceeded.

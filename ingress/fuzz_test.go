@@ -36,8 +36,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// FuzzBody checks every combination of a body and a Content-Type: the body is either refused, or
-// becomes an input from which its exact bytes can be restored.
+// FuzzBody checks that a body with any Content-Type is either refused, or becomes an input from
+// which the exact bytes of the body can be restored.
 func FuzzBody(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1]}`))
 	f.Add("APPLICATION/JSON;", []byte("\xff"))
@@ -179,7 +179,7 @@ func (l *lastRefused) agent() string {
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderObservation
-	full bool // whether it counts nothing
+	full bool // if true, Count discards every observation and returns false
 }
 
 func (s *seenSenders) Count(_, _, _ string, seen report.SenderObservation) (counted bool) {
@@ -196,7 +196,8 @@ func (alwaysValid) IsValidSince(_, _ time.Time) bool { return true }
 func (alwaysValid) AwaitValid(time.Time) bool        { return true }
 
 // tryHandler returns a handler with one workflow, wf, and with test doubles for all its
-// dependencies.
+// dependencies. It also returns the token of the workflow's node, and what the test doubles record:
+// the messages, the last refusal and the log.
 func tryHandler(
 	tb testing.TB, l registryLease,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
@@ -204,7 +205,7 @@ func tryHandler(
 	return tryWaiting(tb, l, nil)
 }
 
-// tryWaiting is like tryHandler, but also sets how the responses of the workflow's node wait for
+// tryWaiting is like tryHandler, but a determines how the responses of the workflow's node wait for
 // the execution. If a is nil, they do not wait.
 func tryWaiting(
 	tb testing.TB, l registryLease, a *registry.SyncResponse,
@@ -250,7 +251,9 @@ func tryWaiting(
 }
 
 // FuzzRequest sends arbitrary bytes over a socket, in every part of a request that a sender
-// controls.
+// controls. The handler must respond with one of the expected statuses and must not panic, and the
+// token must appear in neither the response nor the log. If a well-formed request is accepted, its
+// message must contain the exact body.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
 	f.Add("&a=%ff", "X-GitHub-Delivery: 1", []byte("x"))

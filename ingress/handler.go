@@ -85,7 +85,7 @@ type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.SenderObservation) (counted bool)
 }
 
-// newHandler returns a handler with the settings in c, which uses the dependencies in d.
+// newHandler returns a handler with the settings in c and the dependencies in d.
 func newHandler(c Config, d dependencies) *handler {
 	return &handler{
 		dependencies:        d,
@@ -146,9 +146,9 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve handles a POST request. decide runs the checks in steps.go and publishes the start message,
-// respond writes the response, and finishEvent records the metrics and the log line. Before the
-// message is published, no step makes a remote call.
+// serve handles a POST request. runSteps runs the checks in steps.go and publishes the start
+// message, respond writes the response, and finishEvent records the metrics and the log line.
+// Before the message is published, no step makes a remote call.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -158,8 +158,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reservation.release() // not later, because finishEvent may have to drain a long body
 }
 
-// serveOtherMethod responds to a request with a method other than POST: to a handshake if the
-// node's sender uses that method for handshakes, and otherwise with 405.
+// serveOtherMethod responds to a request with a method other than POST. If the sender of the node
+// uses the method for handshakes, it responds to the handshake. Otherwise, it responds with 405.
 func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -175,7 +175,7 @@ func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
 		return notAllowed
 	}
 	// If the copy of the registry is stale, the workflow with the handshake may be missing from it.
-	// So refuse a handshake permanently only while the copy is current.
+	// Until the copy is current, respond with a temporary error, so that the sender retries.
 	if sender.IsNonPOSTHandshake(&sender.Request{
 		Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
 	}) && !h.lease.AwaitValid(d.event.start) {

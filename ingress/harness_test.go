@@ -128,7 +128,8 @@ func (a received) executionID() string {
 	return id
 }
 
-// request is a request of a sender. Its zero value is a POST without a token, headers or a body.
+// request describes a request that a sender sends. Its zero value is a POST without a token,
+// headers or a body.
 type request struct {
 	method, path, token string
 	header              map[string]string
@@ -252,7 +253,7 @@ func (f *fixture) begin(head string) (finish func(body string) received) {
 	}
 }
 
-// messages returns the number of messages that the stream holds.
+// messages returns the number of messages in the stream EXECUTIONS.
 func (f *fixture) messages() uint64 {
 	f.t.Helper()
 	s, err := f.JetStream.Stream(f.t.Context(), stream.ExecutionsName)
@@ -262,7 +263,7 @@ func (f *fixture) messages() uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// last returns the newest message of the stream.
+// last returns the newest message of the stream EXECUTIONS.
 func (f *fixture) last() *jetstream.RawStreamMsg {
 	f.t.Helper()
 	s, err := f.JetStream.Stream(f.t.Context(), stream.ExecutionsName)

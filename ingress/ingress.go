@@ -1,6 +1,6 @@
-// Package ingress is the webhook endpoint. It validates each request and publishes a start message
-// to the stream, and responds with 200 only after the stream has confirmed that the message is
-// stored.
+// Package ingress implements the webhook endpoint. It validates each request and publishes a start
+// message to the stream, and responds with 200 only after the stream has confirmed that the message
+// is stored.
 package ingress
 
 import (
@@ -240,7 +240,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      h.responseTimeout, // counts from the headers; see extendWriteDeadline
+		WriteTimeout:      h.responseTimeout, // counts from the headers: see extendWriteDeadline
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.NewServerLogger(log),
 		// OPTIONS * is treated like any other path that is not a webhook path.

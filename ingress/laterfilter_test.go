@@ -10,9 +10,9 @@ import (
 )
 
 // The registry has a filter from a later version of the program, with an operator that this version
-// does not know. The ingress responds to all requests to the node with 503 and stores nothing.
-// Senders retry, so no start is lost: the test then replaces the filter by a known one, and the
-// same delivery is accepted.
+// does not know. The ingress responds to all requests to the node with 503 and stores nothing. No
+// start is lost, because senders retry: after the test has replaced the filter with one that this
+// version knows, the same delivery is accepted.
 func TestAFilterOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

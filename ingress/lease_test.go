@@ -32,8 +32,9 @@ func (e *expiring) IsValidSince(_, _ time.Time) bool { return !e.asked.Load() }
 func (e *expiring) AwaitValid(time.Time) bool        { return !e.asked.Swap(true) }
 
 // An ingress without a lease was suspended or is cut off from NATS. Its copy of the registry may be
-// stale: the workflow may have been created, deactivated or given another token in the meantime. It
-// therefore responds with a temporary 503 wherever the response would depend on the registry.
+// stale: since the lease expired, the workflow may have been created, deactivated or given another
+// token. Wherever the response would depend on the registry, the ingress therefore responds with
+// 503, which tells the sender to retry.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -68,8 +69,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 }
 
 // Without a lease, an ingress does not permanently refuse a handshake with a method other than
-// POST. Even if its copy of the registry has no node with such a handshake, the node may have been
-// created in the meantime.
+// POST. Its copy of the registry may be stale: a node with such a handshake may have been created
+// since the lease expired.
 func TestNoHandshakeIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	const challenge = "hub.mode=subscribe&hub.challenge=1"
@@ -138,9 +139,9 @@ type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
 func (deadlineRecorder) SetReadDeadline(time.Time) error { return nil }
 
-// If a workflow is deleted while the body of a request is read, the request is refused with 503,
-// even if another account has created a workflow with the same ID in the meantime. If the same
-// account has created the new workflow, the request is accepted.
+// A workflow is deleted while the ingress reads the body of a request. The request is refused with
+// 503. It is also refused if another account creates a workflow with the same ID before the body
+// has arrived. If the same account creates the new workflow, the request is accepted.
 func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
@@ -196,9 +197,9 @@ func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Lo
 
 func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
-// retryingStream is a stream that gives no reply to the first attempt to store a message. Its
-// Publish is the second attempt: it calls the function meanwhile, and stores the message only if
-// the choice of the stream is still current.
+// retryingStream is a stream that does not reply to the first attempt to store a message. Its
+// method Publish stands for the second attempt. It first calls the function meanwhile, and then
+// stores the message only if the choice of the stream is still current.
 type retryingStream struct {
 	storedMessages
 

@@ -200,7 +200,7 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 
 			last := s.post(t.Context())
 			lastID := s.startedID()
-			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // before the limit
+			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // less than the wait
 			defer cancel()
 			if err := s.server.Shutdown(soon); err != nil {
 				t.Error(err)

@@ -46,14 +46,14 @@ type requestEvent struct {
 }
 
 // noteTrigger records the workflow and the node of a request with a valid token, and starts the
-// request's spans as a part of the sender's trace.
+// request's spans, which become part of the sender's trace.
 func (h *handler) noteTrigger(d *delivery) {
 	d.event.workflowID, d.event.nodeID = d.trigger.Workflow.ID, d.trigger.NodeID
 	h.startSpans(d, true)
 }
 
 // beginEvent starts the event of a request. route is the pattern that the path matches, or "" if
-// there is none to record.
+// the event has no route.
 func (h *handler) beginEvent(d *delivery, route string) {
 	h.metrics.inFlight.Inc()
 	d.event = requestEvent{start: time.Now(), route: route}
@@ -67,7 +67,7 @@ func (h *handler) finishEvent(d *delivery) {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(d, &admission.Refusal{Code: webhook.CodeInternal}, nil)
 	}
-	h.startSpans(d, false) // no valid token was found for this request
+	h.startSpans(d, false) // has no effect if noteTrigger has started the spans
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.countRefusal(d)

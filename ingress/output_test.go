@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outputForms lists the forms in which senders expect an output. "" is the form for all senders
-// without a special one.
+// outputForms lists the forms in which senders expect an output. "" stands for all senders that
+// require no particular form.
 var outputForms = []sender.OutputFormat{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }

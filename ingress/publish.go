@@ -20,8 +20,8 @@ import (
 // workflow is closed for a moment while it moves to another stream.
 const retryAfterStreamMove = time.Second
 
-// startExecution starts an execution. If the node's responses are configured to wait, it waits for
-// the execution to finish.
+// startExecution starts an execution. If responses of the node are configured to wait, it also
+// waits for the execution to finish.
 func (h *handler) startExecution(d *delivery) outcome {
 	id := d.trigger.ExecutionID(d.id)
 	if out := h.chooseStream(d); out != nil {
@@ -34,8 +34,8 @@ func (h *handler) startExecution(d *delivery) outcome {
 }
 
 // chooseStream chooses the stream for the start message or the rejection, and stores the choice in
-// d. It returns nil on success; the caller must then release d.permit exactly once. It returns a
-// refusal if the message cannot be stored now.
+// d. On success, it returns nil, and the caller must release d.permit exactly once. If the message
+// cannot be stored now, it returns a refusal.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.permit = d.trigger.Workflow.AcquirePermit()
@@ -158,8 +158,9 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
-// storeRejection publishes the record of a refused request and returns the refusal to respond with.
-// That is the parameter why or, if the record could not be stored, a refusal that says so.
+// storeRejection publishes the record of a refused request, and returns the refusal for the
+// response. This is the parameter why or, if the record could not be stored, a refusal for that
+// failure.
 func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
 	if out := h.chooseStream(d); out != nil {
 		return out.refusal
@@ -225,7 +226,7 @@ func (h *handler) publish(
 	switch {
 	case errors.Is(err, publish.ErrStorageFull):
 		return ack, &admission.Refusal{Code: webhook.CodeStorageFull, RetryAfter: 30 * time.Second}
-	case errors.Is(err, publish.ErrTooLong): // because of its headers and parameters
+	case errors.Is(err, publish.ErrTooLong): // headers and parameters are added to the body
 		return ack, &admission.Refusal{Code: webhook.CodeBodyTooLarge}
 	case errors.Is(err, publish.ErrOverloaded):
 		return ack, &admission.Refusal{Code: webhook.CodeOverloaded, RetryAfter: time.Second}

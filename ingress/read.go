@@ -9,11 +9,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// readBodyAndID reads the body and determines the delivery ID. If the signature may cover the ID
-// and has not been verified yet, it leaves the ID to a later step.
+// readBodyAndID reads the body and determines the delivery ID. If the sender's signature may cover
+// the ID but has not been verified yet, a later step determines the ID.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	// If the ID is not in the body, refuse an ID that is too long before the body is read.
+	// If the ID cannot be in the body, determine it now, so that a request with an ID that is too
+	// long is refused before its body is read.
 	if !d.identified && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkDeliveryID(d); out != nil {
 			return out
@@ -68,7 +69,8 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	return nil
 }
 
-// mayHaveIDInBody reports whether the delivery ID may have to be read from the body.
+// mayHaveIDInBody reports whether the delivery ID may have to be read from the body. This is not
+// the case if a header in priorityIDHeaders contains it.
 func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	s := d.sender()
 	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.priorityIDHeaders) == ""
@@ -99,8 +101,8 @@ func (h *handler) findDeliveryID(d *delivery) {
 }
 
 // idTooLong reports whether the delivery ID is too long. Only an ID from priorityIDHeaders or
-// configuredIDHeaders can be: an ID that the settings of the node's sender yield is hashed if it is
-// long.
+// configuredIDHeaders can be too long, because a long ID from the sources of the node's sender is
+// hashed.
 func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliveryIDBytes }
 
 // firstHeader returns the first non-empty value among the named headers. The names must be

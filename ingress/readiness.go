@@ -64,10 +64,10 @@ type startMessageStreams struct {
 // before it queries the queues' own streams as well.
 const sharedStreamHeadStart = 500 * time.Millisecond
 
-// checkAnyAcceptsMessages returns an error if no stream would store a message now. It stores no
-// message to find out. One available stream is enough for the ingress to be ready, even if the
-// others fail or do not respond: the ingress then accepts requests for the queues in that stream,
-// and responds with 503 to requests for other queues.
+// checkAnyAcceptsMessages returns an error if no stream would store a message now. It does not
+// store a message to check this. One available stream is enough for the ingress to be ready, even
+// if the other streams fail or do not respond: the ingress then accepts requests for the queues in
+// the available stream, and responds with 503 to requests for other queues.
 func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
 	js jetstream.JetStream,
 ) error {

@@ -20,7 +20,7 @@ import (
 type situations struct {
 	*fixture
 	token   map[string]string        // keyed by workflow ID
-	senders map[string]sender.Config // senders of the scripts, keyed by workflow ID
+	senders map[string]sender.Config // senders set by scripts, keyed by workflow ID
 }
 
 func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations {
@@ -128,8 +128,8 @@ func (s *situations) expect(row string, a received, status int, code string) {
 	}
 }
 
-// While one request waits for its body, it occupies the only slot, or all of the memory for bodies.
-// Other requests are then refused with 503.
+// While the ingress waits for the body of one request, that request occupies the only slot, or all
+// of the memory for bodies. Other requests are then refused with 503.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -202,8 +202,8 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// The first ingress also counts bytes that a second one has read. The check sends an empty body
-	// of undeclared length, so it does not use up any bytes itself.
+	// The first ingress also counts bytes that a second ingress has read. The test then sends the
+	// first ingress an empty body of undeclared length, which does not use up any bytes itself.
 	addr := w.startIngress()
 	w.account("both", "small")
 	w.workflowIn("both", "three", true, nil)
@@ -255,7 +255,9 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Bytes that a request declares but does not send are not reserved.
+// Memory is reserved as the bytes of a body arrive, not for the declared length. Two requests
+// declare more bytes in total than the ingress may hold. Both are accepted, because their bodies
+// arrive one after the other.
 func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
@@ -269,8 +271,9 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	}
 }
 
-// NATS refuses a message that is too long, for example because headers and parameters are added to
-// a long body. Retrying cannot help, so the ingress refuses the request permanently.
+// NATS refuses a message that is too long. Here, the body alone is short enough, but the message
+// also contains the headers and parameters. Retrying cannot help, so the ingress refuses the
+// request permanently.
 func TestATooLongMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })

@@ -23,8 +23,8 @@ import (
 )
 
 // The scripts in testdata/webhook describe the contract with senders. There is one script for each
-// row of the table of refusals, in the order in which the causes are checked. Each script also
-// shows which causes take precedence. All requests are sent over a real socket.
+// cause of a refusal, numbered in the order in which the causes are checked. Each script also shows
+// which causes take precedence. All requests are sent over a real socket.
 func TestWebhookContract(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/webhook/*.txtar")
 	if err != nil || len(scripts) == 0 {
@@ -72,7 +72,7 @@ func TestWebhookContract(t *testing.T) {
 	}
 }
 
-// headers holds the values of a repeatable flag -header NAME: VALUE.
+// headers holds the values of the flag -header NAME: VALUE, which can be repeated.
 type headers map[string]string
 
 func (h headers) String() string { return "" }
@@ -86,7 +86,7 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// settings holds the values of a repeatable flag -setting NAME=VALUE.
+// settings holds the values of the flag -setting NAME=VALUE, which can be repeated.
 type settings map[string]string
 
 func (s settings) String() string { return "" }
@@ -293,8 +293,8 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 }
 
 // scriptRaw implements "raw [-half] FILE". It sends the content of the file on a new connection,
-// with variables replaced and with line endings as in HTTP. With -half the client closes its side
-// after sending.
+// with variables replaced and with line endings as in HTTP. With -half, the client closes the
+// sending side of the connection after that.
 func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []string) {
 	half := len(args) == 2 && args[0] == "-half"
 	if neg || (len(args) != 1 && !half) {

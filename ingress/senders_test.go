@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// reportedOfSenders adds up the reports about the sender of a workflow until enough(sum) is true,
-// and returns the sum.
+// reportedOfSenders adds up the reports about the sender of a workflow until enough returns true
+// for the sum, and returns the sum.
 func (s *situations) reportedOfSenders(
 	workflow string, enough func(stream.SenderActivity) bool,
 ) stream.SenderActivity {
@@ -151,7 +151,8 @@ func TestVerifiedRequestsThatStartNothingAreReported(t *testing.T) {
 	}
 }
 
-// A secret that the provider sends is stored encrypted. It starts no execution.
+// When a provider sends its secret, the ingress reports the secret to the executors in encrypted
+// form. The request starts no execution.
 func TestACapturedSecretTravelsSealed(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -212,7 +213,8 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	}
 }
 
-// If the account's plan is not in the catalog, requests are refused, but a handshake is not.
+// If the account's plan is not in the catalog, requests are refused, but a handshake still
+// succeeds.
 func TestASenderWhosePlanIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -286,7 +288,7 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	}
 }
 
-// turns is how many times the test sets, rotates and removes a sender.
+// turns is how many times the test sets, rotates and removes the sender.
 const turns = 100
 
 // After a sender has been set, rotated or removed, every ingress applies the change from the very

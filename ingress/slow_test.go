@@ -12,8 +12,8 @@ import (
 )
 
 // serveSlow starts a server with one workflow, and returns its address and the workflow's token.
-// shorten sets shorter timeouts in the handler. ended receives a value each time a connection has
-// been closed.
+// Its timeouts are long, except those that the function shorten changes in the handler. ended
+// receives a value each time a connection has been closed.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
@@ -53,8 +53,8 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// The ingress stops reading a long body that arrives below the minimum rate, long before the body
-// timeout.
+// If a long body arrives more slowly than the minimum rate, the ingress stops reading it long
+// before the body timeout.
 func TestABodyMustKeepUpARate(t *testing.T) {
 	t.Parallel()
 	for length, begin := range map[string]string{

@@ -19,8 +19,8 @@ import (
 // at the beginning of the names of the scripts in testdata/webhook, which test the checks.
 var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
-	// A handshake starts nothing, so it gets its response whatever the state of the plan and the
-	// workflow.
+	// A handshake starts nothing, so it gets its response regardless of the plan and of whether the
+	// workflow is active.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,      // 7, 8
 	(*handler).verifySender,   // if the node's sender verifies requests: 11, 12, and the signature

@@ -14,11 +14,11 @@ import (
 const webhookRoute = "/webhooks/{workflowId}"
 
 // spans holds the spans of one request: the request's own span and, as its child, the span of
-// publishing a message. A nil *spans, whose methods may be called, means that nothing is traced.
+// publishing a message. A nil *spans means that nothing is traced. Its methods may still be called.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
-	publish trace.Span // nil before a message is ready to publish, and after its publish
+	publish trace.Span // nil before startPublish and after endPublish
 }
 
 // startSpans starts the request's span. If trusted is true, the span becomes part of the sender's

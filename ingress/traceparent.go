@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// newTraceparent returns a W3C traceparent for this request. It is a new span in the sender's
-// trace, or in a new trace if the sender sent no valid traceparent.
+// newTraceparent returns a W3C traceparent with a new span ID for this request. The trace ID is
+// that of the sender's traceparent, or a new one if the sender sent no valid traceparent.
 func newTraceparent(header http.Header) string {
 	var ids [24]byte
 	//nolint:gosec // IDs, no secrets; |1: never zero
@@ -29,8 +29,8 @@ func newTraceparent(header http.Header) string {
 	return string(text[:])
 }
 
-// isValidTraceparent reports whether s is a valid W3C traceparent, in the format of version 00 or a
-// later version, which begins with the same fields.
+// isValidTraceparent reports whether s is a valid W3C traceparent of version 00 or of a later
+// version. Later versions begin with the same fields as version 00.
 func isValidTraceparent(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false

@@ -24,12 +24,12 @@ type waitResult struct {
 }
 
 // startAndWait starts an execution and waits for it to finish. The time limit counts from the start
-// of the request, so that a sender knows how long it may have to wait.
+// of the request, not of the wait, so that a sender knows how long a response may take.
 func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string) outcome {
 	w := d.trigger.Workflow
 	wait, err := h.waits.Begin(await.Execution{
 		ID: id, AccountID: w.AccountID, WorkflowID: w.ID, Queue: w.Queue,
-		Layout: d.layout, HasOwn: d.permit.HasOwnStream,
+		Layout: d.layout, HasOwnStream: d.permit.HasOwnStream,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.permit.Release()
@@ -51,7 +51,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	out.waited = got
 	if wait != nil {
 		if out.duplicate {
-			wait.MarkStartedEarlier(h.queuesWithOwnStreams())
+			wait.ExpectEarlierStart(h.queuesWithOwnStreams())
 		}
 		h.awaitExecution(d, a, wait, got)
 	}
@@ -80,7 +80,7 @@ func (h *handler) awaitExecution(
 }
 
 // reserveOutput reserves memory for an execution's output until the response has been sent, and
-// reports whether there was enough. Outputs count against the same limits as bodies.
+// reports whether enough memory was free. Outputs count against the same limits as bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.trigger.Workflow.AccountID
 	if !h.limiter.reserveSlot(account, int64(bytes)) {
@@ -114,8 +114,8 @@ func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	d.event.duplicate = out.duplicate
 }
 
-// finalStatusPhrases maps a final status to the words that complete a sentence about an execution
-// that did not succeed.
+// finalStatusPhrases maps each final status of an execution that did not succeed to words that
+// complete the sentence "The run has …".
 var finalStatusPhrases = map[execution.Status]string{
 	execution.Failed:   "failed",
 	execution.Canceled: "been canceled",
@@ -124,8 +124,8 @@ var finalStatusPhrases = map[execution.Status]string{
 // isEmpty reports whether an execution's output is empty or null.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
-// respondRunFailed responds with 502 because there is no output to respond with. detail explains
-// why.
+// respondRunFailed responds with 502, because the execution has no output that could be the
+// response. detail explains why.
 func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d, &admission.Refusal{
 		Code:        webhook.CodeRunFailed,
@@ -134,8 +134,8 @@ func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 	}, nil)
 }
 
-// respondResult responds with 200 and the result of the execution, or with 202 and its state if it
-// has not finished.
+// respondResult responds with 200 and the result of the execution. If the execution has not
+// finished, it responds with 202 and the execution's status.
 func (h *handler) respondResult(d *delivery, out outcome) {
 	body := append(make([]byte, 0, 160+len(out.waited.Output)),
 		`{"success":true,"executionId":"`...)
@@ -173,7 +173,8 @@ func (h *handler) respondOutput(d *delivery, out outcome) {
 	h.write(d, out, response.status, response.contentType, response.body)
 }
 
-// write writes a response. contentType is nil if there is no body, or if the header is already set.
+// write writes a response. contentType is nil if there is no body, or if the response header
+// already contains the Content-Type.
 func (h *handler) write(d *delivery, out outcome, status int, contentType []string, body []byte) {
 	header := d.w.Header()
 	if contentType != nil {

@@ -250,8 +250,8 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// A waiting request frees its slot when its sender disconnects, and receives a 202 when the ingress
-// shuts down. Its execution continues in both cases.
+// When the sender of a waiting request disconnects, the request's slot becomes free. When the
+// ingress shuts down, a waiting request receives a 202. The execution continues in both cases.
 func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxWaiting = 1 })

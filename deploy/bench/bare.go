@@ -26,7 +26,7 @@ func runBarePublisher(ctx context.Context, natsURL string) error {
 }
 
 // runBareEmbedded is like runBarePublisher, but runs the NATS server in this process instead of
-// connecting to a separate one.
+// connecting to a separate one. The server stores its data in dir.
 func runBareEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {
@@ -41,8 +41,9 @@ func runBareEmbedded(ctx context.Context, dir string) error {
 	return servePublisher(ctx, roleEmbedded, nc)
 }
 
-// servePublisher publishes every request to a stream with the settings that hookstart uses by
-// default, until ctx ends.
+// servePublisher serves HTTP requests until ctx ends. It publishes the body of each request through
+// nc, to a stream that has the settings that hookstart uses by default. role is the name of this
+// program in its ready line.
 func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

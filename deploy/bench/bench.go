@@ -41,7 +41,7 @@ type Config struct {
 	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
-// LoadOptions configures the measurements that send requests.
+// LoadOptions holds the options that all measurements with HTTP requests have in common.
 type LoadOptions struct {
 	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`
@@ -61,7 +61,7 @@ const (
 	maxWorkflows     = 1_000_000
 )
 
-// checkRange returns an error if the value of a flag is not between least and most.
+// checkRange returns an error if the value of the flag is less than least or greater than most.
 func checkRange(flag string, value, least, most float64) error {
 	if value < least || value > most {
 		return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
@@ -176,7 +176,7 @@ type speedRun struct {
 	Config
 	*workspace
 	random        *rand.Rand
-	deliveryCount uint64 // number of delivery IDs that were used
+	deliveryCount uint64 // number of delivery IDs used so far
 }
 
 // selectedVariants returns the names of the variants without duplicates: variantBare first, then
@@ -217,8 +217,8 @@ func (s *speedRun) installVariants(ctx context.Context) error {
 	return nil
 }
 
-// lostStartSearchWait is how long to wait after an executor was started until it has certainly
-// finished its search for lost starts. The executor searches once, 10 s after its start.
+// lostStartSearchWait is the time after the start of an executor by which its search for lost
+// starts has certainly ended. The executor searches once, 10 s after its start.
 const lostStartSearchWait = 12 * time.Second
 
 // awaitLostStartSearch waits until the executors have searched the stream for lost starts, if there
@@ -237,10 +237,11 @@ func (s *speedRun) awaitLostStartSearch(ctx context.Context) error {
 	return nil
 }
 
-// openLoopResult is the measurement of all variants at a constant rate.
+// openLoopResult holds the results of one open-loop measurement, in which requests are sent to each
+// variant at a constant rate.
 type openLoopResult struct {
 	rateDescription    string // the rate, worded for the title of the table
-	latencyDescription string // describes when the latency of a request begins to count
+	latencyDescription string // what latencies are counted from, worded for the title
 	rateByVariant      map[string]float64
 	resultsByVariant   map[string][]roundResult
 }
@@ -289,8 +290,8 @@ func (s *speedRun) runOpenLoops(
 }
 
 // runRounds runs count rounds, in each of which every variant has one turn. It returns the results
-// of the turns, keyed by variant. what is the word for a round in the progress line. rate returns
-// the requests per second for the variant with the given name; 0 means the closed loop.
+// of the turns, keyed by variant. In the progress line, what precedes the number of the round. rate
+// returns the requests per second for the variant with the given name; 0 means the closed loop.
 func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
 ) (map[string][]roundResult, error) {
@@ -311,19 +312,20 @@ func (s *speedRun) runRounds(
 	return turns, nil
 }
 
-// burstResult is the generator's measurement of one burst.
+// burstResult holds what the generator has measured in one burst of requests.
 type burstResult struct {
 	count     int             // number of answered requests
 	limited   int             // number of 429 responses
 	refused   int             // number of 503 responses
 	took      time.Duration   // from the start of the burst until the last answer
-	latencies []time.Duration // sorted
+	latencies []time.Duration // of the answered requests, sorted
 }
 
-// roundResult is the measurement of one burst against one variant.
+// roundResult holds the results of one turn of a variant: those of its burst, the lag of the
+// recording, and the CPU time of its processes.
 type roundResult struct {
 	burstResult
-	lag time.Duration // time from the last answer until everything was recorded
+	lag time.Duration // time from the last answer until all executions were recorded
 	cpu cpuUsage
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestMain makes the test binary act as any of the programs when it is started under that program's
+// TestMain makes the test binary act as one of the programs when it is started under that program's
 // name.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
@@ -103,8 +103,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// With vegeta as the generator, requests with a bearer token, and requests signed as Stripe's, are
-// accepted.
+// The programs accept requests that vegeta sends, both with a bearer token and with Stripe's
+// signature.
 func TestVegeta(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -195,7 +195,8 @@ func TestPercentileOfNone(t *testing.T) {
 	}
 }
 
-// Each of these measurements prints its table, even with a tiny load.
+// Each command that is tested here makes its measurement and prints its table, even with a tiny
+// load.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	load := LoadOptions{Connections: 4, BodyBytes: 512}

@@ -40,13 +40,13 @@ type panel struct {
 	Bars  []bar
 }
 
-// bar shows the median and the quartiles of one variant.
+// bar is the bar of one variant in a panel. It shows the median and the quartiles.
 type bar struct {
 	Name      string
 	Median    float64
 	Y         int
 	Width     float64
-	Low, High float64 // positions of the quartiles
+	Low, High float64 // x coordinates of the quartiles
 	Ours      bool
 }
 

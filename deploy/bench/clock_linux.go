@@ -17,8 +17,8 @@ func monotonicNanos() int64 {
 	return now.Nano()
 }
 
-// schedulingDelay returns the total time that the threads of a process were ready to run but had no
-// CPU.
+// schedulingDelay returns how long the threads of a process were ready to run but had no CPU, as a
+// sum over all threads.
 func schedulingDelay(pid int) (sum time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {

@@ -21,7 +21,7 @@ type generator struct {
 	events        []unix.EpollEvent
 	workflows     uint64
 	seed          uint64
-	deliveryCount *uint64 // number of delivery IDs used so far, shared by generators
+	deliveryCount *uint64 // number of delivery IDs used so far; see newGenerator
 
 	// allow429 makes the generator accept and count 429 responses. Otherwise a 429 is an error.
 	allow429 bool
@@ -39,7 +39,7 @@ type generator struct {
 type httpConn struct {
 	fd       int
 	request  request
-	number   uint64 // the number of the request
+	number   uint64 // number of the delivery in flight; see request.setDelivery
 	answer   []byte
 	received int
 	dueAt    time.Time // when the request was due; in a closed loop, when it was sent
@@ -256,8 +256,8 @@ func (g *generator) send(c *httpConn) error {
 	return err
 }
 
-// read reads the available bytes. It returns the length and the status code of the response, or 0
-// if the response is incomplete.
+// read reads the bytes that are available. It returns the length and the status code of the
+// response, or a length of 0 if the response is incomplete.
 func (c *httpConn) read() (length, status int, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.received:])
 	if err != nil {
@@ -278,7 +278,8 @@ func (c *httpConn) read() (length, status int, err error) {
 	return length, status, nil
 }
 
-// setTimer makes the timer wake the generator at an interval; 0 stops the timer.
+// setTimer makes the timer wake the generator each time the duration every has passed. 0 stops the
+// timer.
 func (g *generator) setTimer(every time.Duration) error {
 	spec := unix.NsecToTimespec(every.Nanoseconds())
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)

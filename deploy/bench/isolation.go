@@ -103,9 +103,9 @@ func (c condition) String() string {
 // turn did not take place.
 type isolationResult struct {
 	roundResult
-	troubled   burstResult // the requests to the troubled queue
-	unrecorded int         // start messages of the calm queue that were not recorded at the end
-	backlog    int         // start messages of the troubled queue that were not recorded at the end
+	troubled   burstResult // results of the requests to the troubled queue
+	unrecorded int         // start messages of the calm queue not yet recorded when the turn ended
+	backlog    int         // start messages of the troubled queue not recorded when the turn ended
 }
 
 // Run makes the measurement and writes its table to c.Out.
@@ -203,8 +203,8 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	return n.placeLeaders(ctx)
 }
 
-// setOwnStream moves a queue to its own stream, or changes the stream's maximum size. 0 means no
-// limit.
+// setOwnStream moves a queue to its own stream, or changes the maximum size of that stream.
+// maxBytes 0 means no limit.
 func (n *isolationRun) setOwnStream(ctx context.Context, queue string, maxBytes int64) error {
 	put := api.PutQueueStream{MaxBytes: maxBytes, Replicas: n.Replicas}
 	if n.Replicas == 1 {
@@ -293,7 +293,7 @@ func (n *isolationRun) measureCondition(
 		turns[conditionRunnerLag], err = n.measure(ctx, 0, nothing, n.lagChecker(ctx))
 	case conditionAlone:
 		turns[which], err = n.measure(ctx, 0, nothing, nothing)
-	case conditionRunnerLag, numConditions: // conditionRunnerLag follows conditionRecordingLag
+	case conditionRunnerLag, numConditions: // measured with conditionRecordingLag
 	}
 	if err != nil {
 		return err
@@ -409,7 +409,8 @@ func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	}
 }
 
-// reset waits until everything is recorded, and empties the queues' streams and the logs.
+// reset waits until all start messages of both queues are recorded, and then empties the queues'
+// streams and the logs.
 func (n *isolationRun) reset(ctx context.Context) error {
 	if err := n.awaitBothRecorded(ctx); err != nil {
 		return err
@@ -496,8 +497,8 @@ func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) err
 	return nil
 }
 
-// awaitStored waits until the stream has stored a message, and returns errStreamFull if the stream
-// refuses it because it is full.
+// awaitStored waits until the stream has stored a message. If the stream is full and therefore
+// refuses the message, awaitStored returns errStreamFull.
 func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 	ctx, cancel := context.WithTimeout(ctx, publishAckTimeout)
 	defer cancel()
@@ -559,7 +560,7 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 	}
 }
 
-// resultsOfCondition returns the results of the condition which, from all rounds in which it was
+// resultsOfCondition returns the results from all rounds in which the condition named by which was
 // measured. alone holds the results of conditionAlone from the same rounds, in the same order.
 func resultsOfCondition(
 	rounds [][numConditions]isolationResult, which condition,

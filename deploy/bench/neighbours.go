@@ -70,7 +70,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	var beside []neighboursRoundResult
 	for round := range c.Rounds {
 		for half := range 2 {
-			flood := (round+half)%2 == 1 // the flooded turn is the first in every other round
+			flood := (round+half)%2 == 1 // every other round begins with the flood
 			at.progress.Show("round %d/%d", round+1, c.Rounds)
 			t, err := n.measureCalmWorkflows(ctx, flood)
 			if err != nil {
@@ -93,7 +93,7 @@ type neighboursRun struct {
 	*Neighbours
 	*system
 	floodedTarget             requestTarget
-	calmIDCount, floodIDCount uint64 // how many delivery IDs each of the two loads has used so far
+	calmIDCount, floodIDCount uint64 // delivery IDs that each load has used so far
 }
 
 func (n *neighboursRun) measureCalmWorkflows(

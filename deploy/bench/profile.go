@@ -68,7 +68,7 @@ func mergeProfiles(folder string) (err error) {
 		return err
 	}
 	// Remove Sum256 from the profile. Otherwise the compiler would inline this function because it
-	// is hot, and its digest would then be allocated on the heap.
+	// is hot, and the digest that it returns would then be allocated on the heap.
 	merged.Prune(regexp.MustCompile(`^crypto/sha256\.Sum256$`), nil)
 	file, err := os.Create(filepath.Join(folder, mergedProfile)) //nolint:gosec // as above
 	if err != nil {

@@ -79,7 +79,7 @@ func (c *Recording) Run(ctx context.Context) error {
 type sampledRequest struct {
 	number     uint64
 	answeredAt time.Time
-	recordedAt time.Time // the latest time at which it can have been committed
+	recordedAt time.Time // its record was committed at this time at the latest
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
@@ -97,7 +97,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, server.Remove()) }()
-		defer at.closeSystems() // before the server is removed
+		defer at.closeSystems() // the programs must end before their database is removed
 		b.databaseURL = server.URL()
 	}
 	s, err := at.start(ctx, installWithExecutor, b)
@@ -162,9 +162,9 @@ func (c *Recording) startSampling(g *generator) *[]sampledRequest {
 	return &samples
 }
 
-// countUnrecordedByPeriod counts in the background how many messages are unrecorded at the end of
-// each of the numReportPeriods periods of a load. The returned function waits for the last count
-// and returns all of them.
+// countUnrecordedByPeriod divides a load into numReportPeriods periods of the given length. In the
+// background, it counts how many messages are unrecorded at the end of each period. The returned
+// function waits for the last count and returns all counts.
 func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Duration) func() ([]int,
 	error) {
 	var (
@@ -227,8 +227,8 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 }
 
 // awaitCommitTimes returns the result of commitTimes once the log has the end of the batch that
-// began at the given time. The executor logs a batch after it has acknowledged it, so that the line
-// may be missing for a moment when everything is recorded.
+// began at the given time. The executor logs a batch only after it has acknowledged it, so the log
+// line may still be missing for a moment after everything is recorded.
 func (s *system) awaitCommitTimes(ctx context.Context, began time.Time) ([]time.Time, error) {
 	for deadline := time.Now().Add(commitLogTimeout); ; {
 		batches, err := s.commitTimes()

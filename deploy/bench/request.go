@@ -43,7 +43,7 @@ const workflowDigits = 6
 // workflowID returns the ID of the benchmark's nth workflow; the first one has the number 0.
 func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
-const deliveryIDLength = 25 // seed and number, in hexadecimal digits, and a hyphen
+const deliveryIDLength = 25 // the seed and the number in hexadecimal, with a hyphen between
 
 func newRequest(to requestTarget, bodyBytes int) request {
 	if to.signed {

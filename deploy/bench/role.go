@@ -24,8 +24,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// Roles: the names (os.Args[0]) under which the binary starts itself to act as one of the programs.
-// Programs whose names begin with benchRolePrefix exist only in the benchmark.
+// The roles: names under which the binary starts itself (in os.Args[0]) to act as one of the
+// programs. Programs whose names begin with benchRolePrefix exist only in the benchmark.
 const (
 	benchRolePrefix = "bench-"
 	roleNATS        = benchRolePrefix + "nats"
@@ -100,7 +100,7 @@ func announceReady(ctx context.Context, role, addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(ready)
 }
 
-// runnerGroup is the group of the benchmark's runner.
+// runnerGroup is the name of the runner group that the benchmark's runner joins.
 const runnerGroup = "bench"
 
 // runRunner runs a runner until ctx ends. Its handler does no work and returns an output.

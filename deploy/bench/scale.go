@@ -43,7 +43,7 @@ func (c *Scale) validate() error {
 // generators in Scale and, if the queues' own streams have one replica, the number of queues.
 const numServers = 3
 
-// cluster is an installation whose NATS servers have limited CPU.
+// cluster is an installation with one or more NATS servers, whose CPU may be limited.
 type cluster struct {
 	*system
 	natsServers     []*process
@@ -136,7 +136,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	}
 	for round := range c.Rounds {
 		for i := range layouts {
-			l := layouts[(round+i)%len(layouts)] // the layouts take turns at being first
+			l := layouts[(round+i)%len(layouts)] // each round begins with another layout
 			at.progress.Show("round %d/%d", round+1, c.Rounds)
 			t, err := c.measureVariant(ctx, l)
 			if err != nil {
@@ -167,7 +167,7 @@ func queueName(n int) string { return "queue" + strconv.Itoa(n) }
 // serverName returns the name of the nth NATS server.
 func serverName(n int) string { return "server-" + strconv.Itoa(n) }
 
-// serverTag returns the placement tag of the nth NATS server.
+// serverTag returns the tag with which streams are placed on the nth NATS server.
 func serverTag(n int) string { return "server:" + strconv.Itoa(n) }
 
 // install starts the NATS servers, and an ingress for each of them. It creates the queues and

@@ -15,23 +15,23 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// stripeSecret is the secret that signs the requests of the variant hookstart-stripe.
+// stripeSecret is the secret with which the requests of the variant hookstart-stripe are signed.
 const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 
 // stripeSigner signs a request as Stripe does. Like Stripe's, the request has its delivery ID in
 // the body.
 type stripeSigner struct {
 	mac  hash.Hash
-	body []byte // part of the request's text with the body
-	time []byte // part with the time, which is signed together with the body
-	hex  []byte // part with the signature in hexadecimal digits
+	body []byte // the part of the request's text with the body
+	time []byte // the part with the time, which is signed together with the body
+	hex  []byte // the part with the signature in hexadecimal digits
 }
 
 func (s *stripeSigner) sign() {
 	copy(s.time, strconv.FormatInt(time.Now().Unix(), 10))
 	s.mac.Reset()
 	for _, part := range [][]byte{s.time, {'.'}, s.body} {
-		_, _ = s.mac.Write(part) // a hash never fails
+		_, _ = s.mac.Write(part) // writing to a hash never fails
 	}
 	var sum [sha256.Size]byte
 	hex.Encode(s.hex, s.mac.Sum(sum[:0]))

@@ -51,7 +51,7 @@ type system struct {
 	removeFiles func() error
 }
 
-// variant is one of the setups that the benchmark compares.
+// variant is one of the setups that the benchmark compares: a combination of programs and settings.
 type variant struct {
 	description string
 	install     installer
@@ -388,7 +388,7 @@ func (u cpuUsage) since(before cpuUsage) cpuUsage {
 	return cpuUsage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
 }
 
-// cpuUsed returns the CPU time that the processes have used so far.
+// cpuUsed returns the CPU time that the processes of the system have used so far.
 func (s *system) cpuUsed() (u cpuUsage, err error) {
 	for _, p := range s.processes {
 		used, err := cpuTime(p.PID())
@@ -444,7 +444,7 @@ func (s *system) countUnprocessed(ctx context.Context) (int, error) {
 	if s.hasExecutor {
 		consumers = append(consumers, consumerName{stream.ExecutionsName, stream.RecorderConsumer})
 	}
-	if s.hasRunner { // before the reports, because each execution that ends adds a report
+	if s.hasRunner { // count reports last: each execution that ends adds one
 		group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
 		consumers = append(consumers,
 			consumerName{stream.ExecutionsName, group.Consumer()},

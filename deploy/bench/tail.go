@@ -140,8 +140,8 @@ func readBothClocks() (wall time.Time, monotonic int64) {
 	}
 }
 
-// schedulingDelays returns for each process the total time for which its threads were ready to run
-// but had no CPU.
+// schedulingDelays returns the scheduling delay of each process, in the order of s.processes: the
+// total time for which its threads were ready to run but had no CPU.
 func (s *system) schedulingDelays() ([]time.Duration, error) {
 	delays := make([]time.Duration, len(s.processes))
 	for i, p := range s.processes {
@@ -155,7 +155,8 @@ func (s *system) schedulingDelays() ([]time.Duration, error) {
 }
 
 // startTraces starts an execution trace of each process, which lasts for the given duration. The
-// returned function waits for the traces and returns them in the order of the processes.
+// returned function waits until the traces are complete, and returns them in the order of
+// s.processes.
 func (s *system) startTraces(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
 	type end struct {
 		index int
@@ -227,7 +228,7 @@ type stageBreakdown struct {
 	count             int
 	total             time.Duration
 	stages            activityTimes
-	ackWaitActivities activityTimes // the activity of the processes during stageAckWait
+	ackWaitActivities activityTimes // what the processes did during stageAckWait
 	// ranWhileRunnable holds how long the process ran each goroutine while the goroutine of a
 	// request was ready but had to wait to run.
 	ranWhileRunnable activityTimes
@@ -318,7 +319,7 @@ func writeTail(
 		group := &groups[1]
 		if n < slow {
 			group = &groups[0]
-		} else if n%20 != 0 { // of the other requests, measure only one in 20
+		} else if n%20 != 0 { // of the requests that are not slow, measure only one in 20
 			continue
 		}
 		group.add(o, serving[o.connection], front, all)
@@ -367,8 +368,8 @@ func percentOf(part, whole time.Duration) float64 {
 	return 100 * float64(part) / float64(max(1, whole))
 }
 
-// largest returns the names of the count activities that took the most time, longest first, or of
-// all activities if there are fewer.
+// largest returns the names of the activities that took the most time, longest first. It returns
+// count names, or fewer if there are fewer activities.
 func (s activityTimes) largest(count int) []string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
 	return names[:min(count, len(names))]

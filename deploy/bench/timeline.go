@@ -12,7 +12,7 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// goroutineState says whether a goroutine waits, is ready to run, runs, or is in a system call.
+// goroutineState is the state of a goroutine as the scheduler sees it.
 type goroutineState int
 
 const (
@@ -27,14 +27,14 @@ const (
 type span struct {
 	from, to int64
 	state    goroutineState
-	reason   string // why it waits
+	reason   string // why the goroutine waits, in the words of the trace, such as "select"
 }
 
 // goroutine is one goroutine in a trace, with its states over time.
 type goroutine struct {
-	name    string // function that the goroutine started with, not counting wrappers
+	name    string // name of its main function; see goroutineName
 	spans   []span
-	assists []span // when it had to help the garbage collector
+	assists []span // times at which it had to help the garbage collector
 }
 
 // spansWithin returns the goroutine's spans that overlap the interval between from and to.
@@ -66,8 +66,8 @@ type timeline struct {
 	name            string
 	from, to        int64
 	goroutines      map[trace.GoID]*goroutine
-	stopped         []span // when the world was stopped
-	marking         []span // when the garbage collector was marking objects
+	stopped         []span // times at which the world was stopped
+	marking         []span // times at which the garbage collector marked objects
 	procs           int    // GOMAXPROCS
 	schedulingDelay time.Duration
 }
@@ -81,7 +81,7 @@ func readTimeline(in io.Reader) (*timeline, error) {
 	}
 	t := &timeline{goroutines: map[trace.GoID]*goroutine{}}
 	open := map[traceRangeID]int64{} // start times of the ranges that have not ended
-	var shift int64                  // from the trace's clock to the monotonic one; 0 if they agree
+	var shift int64                  // what to add to a time of the trace to get a monotonic time
 	synced := false                  // whether shift is known
 	var events []trace.Event
 	for {
@@ -305,10 +305,10 @@ var messagePathFuncs = map[string]string{
 }
 
 // addMessageActivityTimes divides the time between from and end among the activities that delay
-// messages in the process, and adds each activity's time to its entry in to. The activities are, in
-// order of precedence: the world is stopped, a goroutine of messagePathFuncs waits to run, such a
-// goroutine is in a system call, such a goroutine runs, none of these. If several activities
-// overlap, the time counts only for the first of them.
+// messages in the process, and adds the time of each activity to the entry of that activity in the
+// map to. The activities are, in order of precedence: the world is stopped, a goroutine of
+// messagePathFuncs waits to run, such a goroutine is in a system call, such a goroutine runs, none
+// of these. If several activities overlap, the time counts only for the first of them.
 func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -367,10 +367,11 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 // idleActivity is the activity of a P (a processor of the Go scheduler) while it runs no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
-// addGoroutineTimes adds the time for which the process ran each goroutine between from and end to
-// the entries of to, and the remaining time to the entry idleActivity. It divides all times by the
-// number of Ps, so that their sum is the length of the interval. Goroutines in system calls do not
-// count as running, because they give up their P if the call takes long.
+// addGoroutineTimes divides the time between from and end among the goroutines that the process
+// ran, and adds the time of each goroutine to its entry in the map to. The remaining time is added
+// to the entry idleActivity. All times are divided by the number of Ps, so that their sum is the
+// length of the interval. Goroutines in system calls do not count as running, because they give up
+// their P if the call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
@@ -385,7 +386,8 @@ func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	to[idleActivity] += max(0, free) / time.Duration(t.procs)
 }
 
-// writeRow writes the process's row of the table "Processes".
+// writeRow writes the row of this process in the table "Processes", such as how long its goroutines
+// waited to run.
 func (t *timeline) writeRow(w io.Writer) {
 	var waited []time.Duration
 	for _, g := range t.goroutines {

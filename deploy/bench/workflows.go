@@ -14,16 +14,16 @@ import (
 
 const adminToken = "the-admin-token-of-the-bench"
 
-// accountID is the account of all workflows.
+// accountID is the ID of the account that owns all workflows.
 const accountID = "bench"
 
-// nodeID is the trigger node of every workflow.
+// nodeID is the ID of the trigger node of every workflow.
 const nodeID = "node"
 
 // nodeSettings are settings of every workflow's trigger node. The zero value has none.
 type nodeSettings struct {
-	trigger api.PutTrigger // its NodeID is not used
-	bearer  bool           // requests carry the token in the Authorization header
+	trigger api.PutTrigger // NodeID is ignored: every node has the ID nodeID
+	bearer  bool           // whether requests carry the token in the Authorization header
 }
 
 // makeWorkflows creates the workflows for the load, with a rate limit that is never reached. Only
@@ -73,7 +73,7 @@ func (s *system) makeWorkflow(
 // publishAckTimeout is the maximum time to wait for the acknowledgement of a published message.
 const publishAckTimeout = time.Minute
 
-// copyWorkflow copies the first workflow until there are count workflows.
+// copyWorkflow stores copies of the first workflow until there are count workflows in all.
 func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
@@ -126,7 +126,8 @@ func (s *system) storeWorkflowCopies(
 	return s.awaitPublished(ctx)
 }
 
-// awaitPublished waits until the stream has acknowledged all published messages.
+// awaitPublished waits until the stream has acknowledged all messages that were published
+// asynchronously.
 func (s *system) awaitPublished(ctx context.Context) error {
 	select {
 	case <-s.js.PublishAsyncComplete():

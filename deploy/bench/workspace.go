@@ -22,8 +22,8 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, progress: terminal.NewProgressLine(out)}, err
 }
 
-// start starts a system and adds it to the workspace. Even if start returns an error, close ends
-// the processes that it has started.
+// start starts a system and adds it to the workspace. Even if start returns an error, a later call
+// of close ends the processes that start has started.
 func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
 	p.progress.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
@@ -43,7 +43,7 @@ func (p *workspace) close() error {
 	return os.RemoveAll(p.folder)
 }
 
-// closeSystems ends the processes.
+// closeSystems ends the processes of all systems. It keeps the folder with their data.
 func (p *workspace) closeSystems() {
 	for _, system := range p.systems {
 		system.close()

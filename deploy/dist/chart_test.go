@@ -158,8 +158,8 @@ func pods(o object, change func(container object)) object {
 // these values.
 type valuesCase struct {
 	set  string
-	with []string // text that each object, named KIND/NAME, must contain
-	less []string // names of objects that must not exist
+	with []string // elements "KIND/NAME: TEXT": the object must contain the text
+	less []string // objects that must not exist, as KIND/NAME
 }
 
 // places returns a case that sets the scheduling, priority, annotations and memory limit of the
@@ -202,7 +202,7 @@ func decode(t *testing.T, name string, o object) {
 	}
 	kind, _, _ := strings.Cut(name, "/")
 	switch kind {
-	case "HTTPRoute", "ServiceMonitor", "PrometheusRule": // not of Kubernetes itself
+	case "HTTPRoute", "ServiceMonitor", "PrometheusRule": // kinds that Kubernetes itself lacks
 		return
 	}
 	text, err := yaml.Marshal(o)
@@ -228,6 +228,7 @@ func settings(prefix string, values object) (names []string) {
 }
 
 // Every value of the chart has its documented effect, and the objects that it changes are valid.
+// Helm refuses invalid values.
 func TestChartValues(t *testing.T) {
 	helm, archive := tool(t, "HOOKSTART_HELM"), chart(t)
 	command(t, ".", helm, "lint", "--strict", "--kube-version", "1.32.0", archive)

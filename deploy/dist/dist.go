@@ -134,7 +134,7 @@ func runProgram(
 	return stdout.Bytes(), nil
 }
 
-// mainPackages maps each program's name to its main package.
+// mainPackages returns the path of each program's main package, keyed by the program's name.
 func mainPackages() map[string]string {
 	return map[string]string{
 		"hookstart":       "./executor/cmd/hookstart",
@@ -179,7 +179,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	return nil
 }
 
-// binDir returns the folder that Compile writes to.
+// binDir returns the folder to which Compile writes the programs.
 func (r *Release) binDir() string { return filepath.Join(r.Out, ".bin") }
 
 // Clean deletes the programs that Compile has built. Call it after Pack.
@@ -290,7 +290,7 @@ func (r *Release) writeChecksums() error {
 	return r.writeFile("SHA256SUMS", []byte(lines.String()))
 }
 
-// writeFile logs the name of a file of the release and writes the file to Out.
+// writeFile writes a file of the release to Out, and logs its name.
 func (r *Release) writeFile(name string, content []byte) error {
 	r.logf("%s", name)
 	return os.WriteFile(filepath.Join(r.Out, name), content, 0o644) //nolint:gosec // for everybody

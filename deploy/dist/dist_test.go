@@ -171,7 +171,8 @@ func files(t *testing.T, folder string) map[string][]byte {
 	return found
 }
 
-// same checks that two folders, each with a release, have the same files with identical contents.
+// same fails the test unless both folders contain the same files with identical contents. Each
+// folder holds a release.
 func same(t *testing.T, first, second string) {
 	t.Helper()
 	a, b := files(t, first), files(t, second)
@@ -291,7 +292,7 @@ func TestArchiveNamesTheImagesOfTheRelease(t *testing.T) {
 	}
 }
 
-// entry is an entry of an archive.
+// entry is one entry of an archive, such as a file or a folder, with its content.
 type entry struct {
 	*tar.Header
 	content []byte
@@ -326,7 +327,8 @@ func unpack(t *testing.T, archive string) map[string]*entry {
 	}
 }
 
-// Each file of the release has a checksum, and an SBOM with everything that SPDX 2.3 requires.
+// Each file of the release has a checksum in SHA256SUMS, and an SBOM that has everything that SPDX
+// 2.3 requires.
 func TestChecksumsAndBills(t *testing.T) {
 	r := packed(t)
 	command(t, r.Out, "sha256sum", "--check", "--strict", "SHA256SUMS")
@@ -375,8 +377,8 @@ func TestChecksumsAndBills(t *testing.T) {
 	}
 }
 
-// A release can be signed and verified without a network. A signature that was made with another
-// key than the releaser's is rejected.
+// A release can be signed, and its signature can be verified, without a network. Signing it again
+// replaces the signature. The signature is not valid for other checksums.
 func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")

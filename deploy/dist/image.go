@@ -17,8 +17,8 @@ import (
 // no /etc/passwd.
 const ImageUID = 65532
 
-// Image holds what is specific to the image of one program. All images have in common the CA
-// certificates and the user ImageUID.
+// Image holds the settings that differ between the images of the programs. All images have the CA
+// certificates and the user ImageUID in common.
 type Image struct {
 	// Ports are the ports that the program listens on in a container.
 	Ports []string

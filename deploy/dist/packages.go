@@ -27,8 +27,8 @@ type Package struct {
 	// IncludesNATSConfig reports whether the package includes the NATS configuration, in
 	// /etc/hookstart/nats, and the scripts that generate keys.
 	IncludesNATSConfig bool
-	// StateFolders holds the names of the folders in /var/lib that belong to the units. They are
-	// deleted when the package is purged.
+	// StateFolders holds the names of the folders in /var/lib in which the units store their data.
+	// They are deleted when the package is purged.
 	StateFolders []string
 	// Recommends and Suggests are the names of the packages that this package recommends or
 	// suggests.
@@ -74,7 +74,7 @@ func Packages() map[string]Package {
 	}
 }
 
-// maintainer is the maintainer's address in the packages.
+// maintainer is the name and email address that the packages state as their maintainer.
 const maintainer = "hookstart <hookstart@users.noreply.github.com>"
 
 // nfpmContent is one entry in the contents section of an nfpm configuration.
@@ -93,7 +93,8 @@ type nfpmFileInfo struct {
 	MTime time.Time `json:"mtime"`
 }
 
-// stagedPackage collects the contents of a package in a folder for nfpm.
+// stagedPackage is a package whose contents are collected in a folder, from which nfpm then builds
+// the package.
 type stagedPackage struct {
 	folder   string
 	modTime  time.Time
@@ -211,7 +212,8 @@ func (r *Release) buildPackage(
 	return nil
 }
 
-// stageScripts writes the scripts that a package manager runs, and returns their paths.
+// stageScripts writes the scripts that a package manager runs, and returns their paths, keyed by
+// when they run: postinstall, preremove and postremove.
 func stageScripts(
 	s *stagedPackage, name string, about Package, shipped *tree,
 ) (map[string]string, error) {
@@ -242,7 +244,8 @@ func unitPatterns(units []string) (quoted []string) {
 	return quoted
 }
 
-// stageFiles adds all files of a package and returns the paths of the programs in it.
+// stageFiles adds all files of a package to s, and returns the paths of the compiled programs among
+// them.
 func (r *Release) stageFiles(
 	s *stagedPackage, p Platform, name string, about Package, shipped, generated *tree,
 ) (binaries []string, err error) {

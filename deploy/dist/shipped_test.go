@@ -82,7 +82,8 @@ func withoutNetwork(t *testing.T) []string {
 	return append([]string{"unshare", "--net"}, off...)
 }
 
-// release returns the folder of the release. It skips the test if HOOKSTART_SHIPPED is not set.
+// release returns the folder of the release, as shipped returns it. It skips the test if
+// HOOKSTART_SHIPPED is not set.
 func release(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("HOOKSTART_SHIPPED") == "" {
@@ -166,7 +167,8 @@ func prometheus(t *testing.T) string {
 	return program
 }
 
-// servers builds nats-server and nk, which the packages do not contain, and returns their folder.
+// servers builds the programs nats-server and nk, which the packages do not contain. It returns the
+// folder with both.
 func servers(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -24,7 +24,7 @@ type file struct {
 	content []byte
 }
 
-// tree is a set of files.
+// tree is a set of files, each with its path, mode and content.
 type tree struct{ files []file }
 
 func (t *tree) add(name string, mode int64, content []byte) {
@@ -48,7 +48,8 @@ func (t *tree) fileContent(name string) ([]byte, error) {
 	return nil, fmt.Errorf("there is no %s in the checkout", name)
 }
 
-// filesUnder returns the files below a folder, sorted, with paths relative to the folder.
+// filesUnder returns the files below a folder, sorted by path. Their paths are relative to the
+// folder.
 func (t *tree) filesUnder(folder string) (below []file) {
 	for _, f := range t.sorted() {
 		if rest, ok := strings.CutPrefix(f.path, folder+"/"); ok {
@@ -140,7 +141,7 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	}
 }
 
-// pathsWithParents returns the set of the paths of the files and of all folders that contain them.
+// pathsWithParents returns the set of the paths of the files and of all folders above them.
 func pathsWithParents(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {

@@ -23,8 +23,9 @@ func readAxe(t *testing.T) (script string, installed bool) {
 	return string(text), err == nil
 }
 
-// checkAccessibility runs axe-core on the pages, in light and dark colours, at the widths of a
-// desktop and a phone.
+// checkAccessibility checks the pages with the given paths, in light and dark colours, at the
+// widths of a desktop and a phone: axe-core must find no violations. It also calls checkWidth and
+// checkFilters for each page.
 func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	t.Helper()
 	axe, installed := readAxe(t)

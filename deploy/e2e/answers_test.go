@@ -61,7 +61,7 @@ func runEcho(natsURL string) error {
 		Group:       "echo",
 		Concurrency: 500,
 		AckWait:     runnerAckWait,
-		Attempts:    1000, // kills interrupt an execution of 40 s particularly often
+		Attempts:    1000, // so many because kills interrupt an execution of 40 s again and again
 	}, func(ctx context.Context, e runner.Execution) (any, error) {
 		var input echoInput
 		if err := json.Unmarshal(e.Input, &input); err != nil {

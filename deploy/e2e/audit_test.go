@@ -39,7 +39,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	})
 }
 
-// auditOnce runs TestEveryChangeIsInTheAuditOnce with one database, given by its URL.
+// auditOnce runs TestEveryChangeIsInTheAuditOnce with the database that has the given URL.
 func auditOnce(t *testing.T, database string) {
 	t.Helper()
 	const perActor, kills, perKill = 167, 5, 30
@@ -97,7 +97,7 @@ func auditOnce(t *testing.T, database string) {
 		confirmed bool
 	}
 	changes := make([][]change, 3)
-	started := make([]map[string]bool, 3) // IDs of executions, by actor
+	started := make([]map[string]bool, 3) // IDs of the executions that each actor has started
 	var working sync.WaitGroup
 	for actor := range changes {
 		working.Go(func() {
@@ -135,8 +135,8 @@ func auditOnce(t *testing.T, database string) {
 
 	wantAllTaken(t, admin)
 	entries := map[string]int{}
-	reruns := map[string]api.AuditEntry{} // keyed by the ID of the execution
-	var last [3]string                    // the newest name in the audit log
+	reruns := map[string]api.AuditEntry{} // keyed by execution ID
+	var last [3]string                    // newest name of each actor's workflow in the audit log
 	all, seen := 0, map[string]bool{}
 	for e := range auditEntries(t, admin) {
 		all++
@@ -208,7 +208,7 @@ func auditOnce(t *testing.T, database string) {
 	}
 }
 
-// reach waits until count is at least want.
+// reach waits until *count is at least want.
 func reach(t *testing.T, count *atomic.Int64, want int64) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

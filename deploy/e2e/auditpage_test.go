@@ -89,8 +89,8 @@ func TestAuditPage(t *testing.T) {
 	other.page("Forbidden")
 }
 
-// shoot takes a screenshot of the page in light and dark colours, and at desktop and phone widths,
-// if HOOKSTART_SCREENSHOTS is set to a folder.
+// shoot takes screenshots of the page in light and dark colours, and at desktop and phone widths,
+// if HOOKSTART_SCREENSHOTS is set to a folder. name is the beginning of their file names.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")

@@ -55,8 +55,8 @@ type sent struct {
 }
 
 // A backup that was taken under load is restored into an empty installation. There, the same URLs
-// work, earlier deliveries are recognized, the records are the same, and runners do not run
-// acknowledged executions again.
+// work, earlier deliveries are recognized, the records are the same, and at most some of the
+// acknowledged executions run again.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30),
@@ -185,8 +185,9 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// A backup of an installation with SQLite can be restored into one with PostgreSQL, even without
-// the messages of the streams. The inputs are then lost, but everything else is restored.
+// A backup of an installation with SQLite can be restored into one with PostgreSQL or SQLite, even
+// without the messages of the streams. Without the messages, the inputs of earlier executions are
+// lost. The records, the keys, the audit log and the webhook URLs are restored in any case.
 func TestRestoreElsewhere(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -464,8 +465,8 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 	return all
 }
 
-// accepted returns the sequences of the executions' start messages in their stream, as the API
-// reports them, keyed by execution ID.
+// accepted returns the sequence numbers of the start messages in the stream, as the API reports
+// them, keyed by execution ID. It returns those of the given deliveries only.
 func (i *installation) accepted(t *testing.T, deliveries []sent) map[string]uint64 {
 	t.Helper()
 	wanted := map[string]bool{}

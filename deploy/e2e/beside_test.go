@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// signedInAt opens a page of the console and signs in.
+// signedInAt opens the page of the console at path, signs in with the admin token, and waits until
+// the page is ready.
 func signedInAt(b *tab, path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + path))
@@ -76,7 +77,7 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.text(".beside #again-said", "Started on the same request.")
 	b.click(".beside #again-said a")
 	b.text(".beside main, .beside .facts", "a retry of "+ids[29])
-	b.evaluate(`history.back(); ""`) // as the browser's button does
+	b.evaluate(`history.back(); ""`) // like the browser's Back button
 	b.wait(`!document.querySelector(".beside") && window.stayed`)
 	b.text(`[data-id="`+ids[29]+`"] .came`, "retried")
 	if axe, installed := readAxe(t); installed {
@@ -92,7 +93,7 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 		press(kb.Escape)
 	}
 
-	// On a phone, a row opens the execution's page.
+	// On a phone, clicking a row opens the execution's own page instead of a panel.
 	b.do(chromedp.EmulateViewport(375, 900))
 	b.click(row(28))
 	b.page("Failed")
@@ -113,7 +114,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("#numbers", "accepted 2")
 	b.evaluate(`document.querySelectorAll("[data-chart]")[0].focus(); ""`)
 	press(kb.End)
-	for range 3 { // each request may have arrived in this minute or in an earlier one
+	for range 3 { // go back to a bar of a minute in which a request arrived
 		said := b.evaluate(`document.querySelector("[data-chart-value]").innerText`)
 		if said != "" && !strings.Contains(said, "none") {
 			break

@@ -15,7 +15,7 @@ import (
 type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node
-	flags     []string // the services' flags
+	flags     []string // flags of both the ingresses and the executor
 	database  string   // path of the executor's database file
 	runner    []string // the program of a runner and its arguments
 	executor  *process
@@ -39,7 +39,7 @@ func startBreakable(t *testing.T, runners int, program string, args ...string) *
 	b.runner = append([]string{program, b.nats.URL()}, args...)
 	b.flags = []string{
 		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + b.nats.URL(),
-		"--log-level=info", // logs when a service is ready
+		"--log-level=info", // at this level, a service logs when it is ready
 	}
 	b.startExecutor()
 	for i := range b.ingresses {

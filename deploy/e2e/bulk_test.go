@@ -131,7 +131,7 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	<-js.PublishAsyncComplete()
 }
 
-// countLetters counts the dead letters on all pages.
+// countLetters returns the number of all dead letters, for which it reads every page of the list.
 func countLetters(t *testing.T, c *apiclient.Client) (n int) {
 	t.Helper()
 	for range items(t, func(p apiclient.Page) (api.List[api.DeadLetter], error) {

@@ -20,9 +20,9 @@ var canceledExecutions = flag.Int("canceled", 300,
 // canceling holds the response to a call that cancels an execution, and the time of the call.
 type canceling struct {
 	status   string
-	ended    bool  // the execution had already ended
-	again    bool  // whether an earlier call got no response
-	answered int64 // microseconds since 1970
+	ended    bool  // whether the execution had already ended
+	again    bool  // whether the call was a retry, because an earlier one got no response
+	answered int64 // time of the response, in microseconds since 1970
 }
 
 // Executions are canceled at random moments while their runners and the executor are killed. Each

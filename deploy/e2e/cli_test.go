@@ -32,7 +32,7 @@ func buildCommandLine(t *testing.T) (dir string) {
 var programs struct {
 	sync.Mutex
 	dir  string
-	path map[string]string // keyed by package
+	path map[string]string // paths of the programs, keyed by package
 }
 
 // buildProgram builds a program, with the race detector if this test has it, and returns its path.
@@ -65,7 +65,8 @@ func buildProgram(t *testing.T, pkg string) (path string) {
 // detector exit immediately. By default, they wait for one second before they exit.
 const raceOptions = "atexit_sleep_ms=0"
 
-// Every subcommand works against the real programs. Each script uses a separate installation.
+// Every subcommand works against the real programs. Each script in testdata uses a separate
+// installation.
 func TestCommandLine(t *testing.T) {
 	bin := buildCommandLine(t)
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
@@ -171,7 +172,7 @@ func TestHelpExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Create executions to show, to run again and to requeue.
+	// Create what the examples need: executions to show, to run again and to requeue.
 	sh.run(`hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") &&
@@ -187,7 +188,7 @@ func TestHelpExamples(t *testing.T) {
 		help := sh.run("hookstart " + verb[1] + " --help")
 		for line := range strings.Lines(help) {
 			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 {
-				// Lines with pipes in the examples may be longer.
+				// In the examples, lines that contain a pipe may be longer than 80 columns.
 				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
 			}
 		}
@@ -215,7 +216,7 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			if strings.HasSuffix(example[1], " message-12") {
-				// This example's dead letter exists only after a database failure.
+				// The dead letter in this example exists only after a database failure.
 				continue
 			}
 			sh.run(example[1])

@@ -26,11 +26,11 @@ func TestConnectSlack(t *testing.T) {
 	b.write("#token", adminToken)
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Demo")
-	b.wait(fragmentsAreThere) // parts that arrive later move the section
+	b.wait(fragmentsAreThere) // otherwise parts that arrive later would move the section
 	choose("slack")(b)
 	b.text("[data-preset-fields] .steps", "Copy the Signing Secret and paste it here first")
 	picture(b, "choose")
-	b.click("#sender-form button") // without a secret
+	b.click("#sender-form button") // submit the form without a secret
 	b.wait(`document.querySelector("#sender-secret:invalid") !== null`)
 	b.write("#sender-secret", secret)
 	b.click("#sender-form button")
@@ -129,7 +129,7 @@ func tryOut(b *tab) {
 	b.page("Demo")
 	b.evaluate(unfold)
 	b.text(".headers", "/event_id in the JSON")
-	b.wait(fragmentsAreThere) // parts that arrive later move the elements below them
+	b.wait(fragmentsAreThere) // otherwise parts that arrive later would move the elements below
 }
 
 // picture takes a screenshot if HOOKSTART_SCREENSHOTS is set to a folder, for developers who change

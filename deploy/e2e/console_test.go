@@ -10,7 +10,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// In a browser, against the real program, an operator completes the tasks of the first day.
+// In a browser, an operator completes the tasks of the first day in the console of the real
+// program: signing in, creating an account and a workflow, watching, repeating and requeueing
+// executions, and changing settings.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -92,7 +94,8 @@ func demoIsSaid(b *tab) {
 	b.text("#reach", "on this machine, http://127.0.0.1:")
 }
 
-// createAndActivate creates and activates a workflow, and copies its URL.
+// createAndActivate creates and activates a workflow in the console. It returns the workflow's
+// webhook URL, as the page's copy button copies it.
 func createAndActivate(t *testing.T, b *tab) (url string) {
 	t.Helper()
 	b.visit("/workflows")
@@ -128,10 +131,12 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	return copied(b, "webhook-url")
 }
 
-// copied presses a copy button and returns the clipboard's contents.
+// copied presses the copy button with the given ID (data-copy), and returns what the button has
+// copied to the clipboard.
 func copied(b *tab, id string) string {
 	b.t.Helper()
-	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // the button shows this for a while
+	// A pressed button says "Copied" for a while. Wait until it no longer does.
+	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`)
 	b.evaluate(`navigator.clipboard.writeText("nothing").then(() => "")`)
 	b.click(`[data-copy="` + id + `"]`)
 	b.text(`[data-copy="`+id+`"]`, "Copied")
@@ -142,7 +147,7 @@ func copied(b *tab, id string) string {
 func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	t.Helper()
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // rows under the pointer would not move
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // the list does not change under the pointer
 	a, err := post(t.Context(), url,
 		map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
 		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
@@ -159,7 +164,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	}
 
 	// While the focus is in the list, the rows do not move.
-	b.do(chromedp.KeyEvent(kb.Tab)) // marks the focus as set by keyboard
+	b.do(chromedp.KeyEvent(kb.Tab)) // makes the browser treat the focus as set by the keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"},
 		strings.NewReader("second")); err != nil || a.Status != 200 {
@@ -186,12 +191,12 @@ func onAPhone(b *tab) {
 
 func showIt(b *tab, executionID string) {
 	b.t.Helper()
-	b.click(`[data-id="` + executionID + `"] .when`) // opens it next to the list
+	b.click(`[data-id="` + executionID + `"] .when`) // opens the execution next to the list
 	b.text(".beside h2", "Queued")
 	b.text(".beside #input-tree", "12345678901234567890")
 	b.click("[data-beside-page]")
 	b.page("Queued")
-	b.text("#input-tree", "12345678901234567890") // not rounded
+	b.text("#input-tree", "12345678901234567890") // large numbers are not rounded
 	b.text("#input-tree", `"<b>bold</b>"`)
 	b.text(".timeline", "Recorded")
 	b.text("main", "delivery-1")
@@ -439,7 +444,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#rate", "7 requests per 10 s")
 	b.wait(`document.title === "Invoices & bills · hookstart"`)
 	b.wait(`!document.querySelector("[data-settings] [aria-invalid], [data-settings] [data-problem]:not([hidden])")`)
-	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // the next save must not undo it
+	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // the next save must keep it
 
 	w, err := client.Workflow(ctx, "invoices")
 	check(err)
@@ -536,7 +541,7 @@ func downgrade(t *testing.T, b *tab) {
 	b.click("dialog [value=yes]")
 	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
 	b.text("#account-acme-inc", "2 of 1 active")
-	change("ultra") // the page does not ask, because nothing would stop
+	change("ultra") // the page does not ask for confirmation, because no workflow would stop
 	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
 	b.text("#account-acme-inc", "no limit")
 }

@@ -28,8 +28,8 @@ import (
 // nightly, ordered and off each have a queue with the workflow's name.
 type controlled struct {
 	*localProgram
-	nightly, ordered []string // execution IDs, oldest first
-	form             string   // execution ID
+	nightly, ordered []string // IDs of the executions of these workflows, oldest first
+	form             string   // ID of the execution of the workflow forms
 }
 
 func launchControlled(t *testing.T) *controlled {

@@ -37,8 +37,8 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts deliveries until ctx ends or the program exits, and calls url for the URL of each.
-// Every other delivery has an ID, which begins with the numbers run and sender.
+// send posts deliveries until ctx ends or the program exits. url returns the URL for the next
+// delivery. Every other delivery has an ID, which begins with the numbers run and sender.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -153,7 +153,8 @@ func checkLedger(
 	}
 }
 
-// storedStarts counts the start messages of a workflow in the shared stream by execution ID.
+// storedStarts returns the number of start messages that each execution of a workflow has in the
+// shared stream, keyed by execution ID.
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -169,7 +170,8 @@ func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	return counts
 }
 
-// recordedIDs counts the records of a workflow by execution ID.
+// recordedIDs returns the number of records that each execution of a workflow has, keyed by
+// execution ID.
 func recordedIDs(t *testing.T, c *apiclient.Client, workflowID string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}

@@ -36,8 +36,8 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// The type of each problem is a URL with the problem's code as its fragment, and the README
-// explains every code.
+// The README explains every problem code under an anchor of the same name. The type of a problem is
+// a URL with this anchor.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
@@ -97,7 +97,7 @@ func hasHeading(text, fragment string) bool {
 	return false
 }
 
-// Every test that the documents name as the proof of a promise exists.
+// Every test that the documents name as evidence for a guarantee exists.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -174,7 +174,7 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 				}
 			}
 		}
-		source = "" // each line names the file for its own functions
+		source = "" // functions belong to a file that the same line names
 	}
 	if checked < 40 {
 		t.Errorf("%d functions found", checked)

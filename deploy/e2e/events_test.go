@@ -67,8 +67,8 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// oneByOne is the number of failures that the test produces at first. They are so few that a
-// separate event reports each of them.
+// oneByOne is the number of failures that the test produces before it kills processes. They are so
+// few that each of them gets a separate event.
 const oneByOne = 5
 
 // killables is the number of processes that kill chooses from.
@@ -242,7 +242,7 @@ func (k *killable) events(t *testing.T) map[string]toldEvent {
 	return told
 }
 
-// event is the stored input of an execution that an operator event starts.
+// event is an example of an operator event, as the input of the execution that it starts.
 const event = `{"kind":"execution.failed","at":"2026-03-01T12:00:00Z","accountId":"acme","workflowId":"orders","executionId":"0195","count":3,` +
 	`"text":"3 times. The last one: \"text\":\"x\"}, a \\ and\na line of <é>"}`
 

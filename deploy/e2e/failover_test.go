@@ -31,14 +31,14 @@ type failoverRun struct {
 	mu       sync.Mutex
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
-	failing  map[string]bool   // executions that their runner reported as failed
+	failing  map[string]bool   // IDs of the executions that the runner reported as failed
 	// after holds the execution ID of each run that began after an earlier run of the same
 	// execution had ended.
 	after []string
 }
 
-// A database standby that lags behind is promoted repeatedly under load. The executions that it
-// lacks, and the reports in which runners have ended executions, are recorded again from the
+// A database standby that lags behind is promoted repeatedly under load. It lacks some executions,
+// and some of the reports that executions have ended. All of these are recorded again from the
 // streams. No execution that has ended runs again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 		promoted := time.Now()
 		for recovered := false; !recovered &&
 			t.Context().Err() == nil; pause(t, 10*time.Millisecond) {
-			for n, p := range executors { // one of them rewinds the recorder's consumers
+			for n, p := range executors { // one of the executors rewinds the recorder's consumers
 				recovered = recovered ||
 					strings.Contains(p.Output()[before[n]:],
 						"the database has again what was acknowledged")
@@ -109,7 +109,8 @@ func TestDatabaseFailsOver(t *testing.T) {
 		took[0], took[len(took)-1], took[len(took)/2], behind)
 }
 
-// work runs executions until stop is called. Every tenth execution fails.
+// work starts a runner that runs executions until stop is called. Executions whose delivery ID ends
+// in 7 fail.
 func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// children returns the states of the child processes of a process, keyed by process ID.
+// children returns the child processes of the process parent: their states as in /proc/PID/stat,
+// such as Z for a zombie, keyed by process ID.
 func children(parent int) map[int]string {
 	found := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -32,8 +33,7 @@ func children(parent int) map[int]string {
 }
 
 // If hookstart run is the first process of a container, processes that its programs leave behind do
-// not remain as zombies. Stopping hookstart run also stops its programs, and the container exits
-// with the code of hookstart run.
+// not remain as zombies. A signal that stops hookstart run ends the container with exit code 0.
 func TestRunAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "--pid", "--fork", "true").Run(); err != nil {

@@ -32,9 +32,9 @@ func TestConsoleKeepsUp(t *testing.T) {
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
-	b.visit("/workflows/demo") // the list is empty and has no link
+	b.visit("/workflows/demo") // the list is empty, so it has no link "Older"
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // rows under the pointer would not move
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // the list does not change under the pointer
 	var ids []string
 	start := func(n int) {
 		t.Helper()
@@ -54,7 +54,7 @@ func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	}
 	start(30)
 	older("/workflows/demo")
-	b.visit("/executions") // the list is full and has the link
+	b.visit("/executions") // the list is full, so it has the link "Older"
 	b.see("[data-live-state].on")
 	start(30)
 	older("/executions")
@@ -111,9 +111,10 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Answer the page's requests for the list with an old response, which lacks the execution
-	// started below. Once one of them has been answered so after the page has shown "Started", let
-	// all further requests through. The new row can therefore come only from a later response.
+	// Fake the responses to the page's requests for the list: return an old list, which lacks the
+	// execution that is started below. After the page has shown "Started", return the old list once
+	// more, and then let all further requests through. The new row can therefore come only from a
+	// later response.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();
@@ -133,7 +134,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	// the user's own executions, but not those that other clients start.
 	hover(b, `[data-id] [id$=":run-again"]`)
 	b.wait(`window.oldShown`)
-	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
+	// Make the page fetch the list once more.
+	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`)
 	b.wait(newest + ` !== ` + quote(before))
 	own := b.evaluate(newest)
 	b.wait(`document.querySelector("[data-live-show]").hidden && document.activeElement.matches("[id$=':run-again']")`)

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An operator can do everything in the console without a mouse.
+// Without a mouse, an operator can sign in and open pages, switch a workflow off and on, rotate its
+// token, send a test request, read an execution and run it again, and delete a workflow.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -127,7 +127,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 			all[words[1]] = &testRun{by: r, began: began, after: -1}
 		case words[0] == "end":
 			returned++
-			all[words[1]].after = returned // for now, its position among the returns
+			all[words[1]].after = returned // for now, the number of returns so far
 		}
 	}
 	for _, run := range all {
@@ -139,7 +139,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 }
 
 // Four runners of one group are killed and replaced one after another. Every execution succeeds,
-// and no final state changes. Only executions that were in flight at a kill run again.
+// and its final state never changes. Only executions that were in flight at a kill run again.
 func TestKilledRunners(t *testing.T) {
 	t.Parallel()
 	executions, takes, look := 1000, 20*time.Millisecond, 20*time.Millisecond
@@ -239,8 +239,8 @@ func TestKilledRunners(t *testing.T) {
 		reports)
 }
 
-// sendAll posts n deliveries, and retries each until it is accepted. Then it sends the IDs of their
-// executions on the returned channel.
+// sendAll posts n deliveries in the background. When all of them have been accepted, it sends the
+// IDs of their executions on the returned channel. The test fails if a delivery is not accepted.
 func sendAll(t *testing.T, url string, n int) <-chan []string {
 	t.Helper()
 	accepted := make(chan []string, 1)

@@ -168,7 +168,7 @@ func watchAnswers(t *testing.T, nc *nats.Conn) *laneAnswers {
 	return &laneAnswers{t, sub}
 }
 
-// next waits up to 30 s for the next answer.
+// next returns the runner's next answer. The test fails if none arrives within 30 s.
 func (a *laneAnswers) next() *nats.Msg {
 	a.t.Helper()
 	msg, err := a.sub.NextMsg(30 * time.Second)
@@ -268,9 +268,9 @@ func waitsForASlot(
 		}
 	}
 	if delivered = lane().NumAckPending == 1; delivered {
-		for string(answers.next().Data) != "+ACK" { // the test's own answer, to first
+		for string(answers.next().Data) != "+ACK" { // skip the test's own acknowledgement of first
 		}
-		answers.awaitHeartbeats(3) // more than a quarter of the ack wait
+		answers.awaitHeartbeats(3) // three heartbeats take more than a quarter of the ack wait
 	}
 	respond(occupied)
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
@@ -289,9 +289,9 @@ type heldLane struct {
 	js      jetstream.JetStream
 	nc      *nats.Conn
 	answers *laneAnswers
-	older   jetstream.Msg          // not acknowledged
+	older   jetstream.Msg          // message of the older execution, not acknowledged
 	newer   string                 // ID of the execution whose message the runner holds
-	held    *nats.Msg              // a heartbeat of that message
+	held    *nats.Msg              // a heartbeat that the runner has sent for that message
 	stop    func() <-chan struct{} // asks the runner to stop
 }
 

@@ -121,7 +121,7 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 	}
 }
 
-// settingsRequests is the subject of requests for the record of orderedQueue.
+// settingsRequests is the subject to which runners send requests for the record of orderedQueue.
 const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
 
 // While a runner cannot read its queue's record, it holds executions with an order key, because an
@@ -228,7 +228,7 @@ func answerSettings(
 		if err == nil {
 			err = msg.Respond(settings)
 		}
-		if err != nil && t.Context().Err() == nil { // at the end, the connection is closed
+		if err != nil && t.Context().Err() == nil { // when the test ends, the connection is closed
 			t.Error(err)
 		}
 	})

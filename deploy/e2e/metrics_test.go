@@ -85,7 +85,8 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		// The series of these queues appear only after the executor has checked the queues.
+		// The series that describe queues appear once the executor has checked the queues for the
+		// first time. They do not result from a request.
 		return strings.HasPrefix(series, "hookstart_executor_queue_")
 	})
 	if len(more) > 0 {

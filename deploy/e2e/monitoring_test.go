@@ -171,7 +171,7 @@ func TestAlerts(t *testing.T) {
 	for _, name := range []string{"humanize", "humanizeDuration", "humanizePercentage"} {
 		functions[name] = func(any) string { return "" }
 	}
-	entries := map[string]string{} // keyed by anchor
+	entries := map[string]string{} // sections of the runbook, keyed by anchor
 	for _, entry := range regexp.MustCompile(`(?m)^## `).Split(string(file(t, "../RUNBOOK.md")),
 		-1)[1:] {
 		title, text, _ := strings.Cut(entry, "\n")

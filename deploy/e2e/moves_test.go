@@ -35,7 +35,7 @@ var (
 )
 
 // A queue moves to its own stream and back repeatedly while deliveries and repeats arrive. At each
-// move one process is killed: an executor, an ingress or a runner. Nothing acknowledged is lost or
+// move one process is killed: the executor, an ingress or a runner. Nothing acknowledged is lost or
 // stored twice, repeats are recognized, only executions in flight at a kill run again, and senders
 // wait no longer than 5 s.
 func TestQueuesMoveUnderLoad(t *testing.T) {
@@ -73,7 +73,7 @@ type moving struct {
 	api     string
 	urls    []string // URLs of the ingresses
 	paths   map[string]string
-	folder  string // where the program that hookstart run runs writes one file per execution
+	folder  string // the program of hookstart run writes a file per execution into this folder
 	command string // path of the program hookstart
 
 	mu        sync.Mutex
@@ -82,9 +82,9 @@ type moving struct {
 	ingress   []func() *process
 	runners   []*testRunner
 	member    []*testRunner
-	accepted  map[string]map[string]string // execution IDs by workflow and delivery
+	accepted  map[string]map[string]string // execution IDs, keyed by workflow and delivery ID
 	repeats   int
-	longest   time.Duration // longest time for which a sender was refused
+	longest   time.Duration // longest time until a delivery that was refused at first was accepted
 	longestOf string
 	done      atomic.Int64
 }
@@ -92,7 +92,8 @@ type moving struct {
 // workflowQueues maps workflow IDs to their queues.
 var workflowQueues = map[string]string{"killed": "killed", "ordered": "killed", "other": "other"}
 
-// trigger returns the trigger node of a workflow.
+// trigger returns the settings of a workflow's trigger node. Only the node of "ordered" has an
+// order key.
 func trigger(workflow string) api.PutTrigger {
 	if workflow == "ordered" {
 		return api.PutTrigger{NodeID: "node", OrderKey: "query:key"}
@@ -405,7 +406,8 @@ func (m *moving) checkOrder() {
 	}
 }
 
-// stored counts the start messages of a workflow in both streams, keyed by execution ID.
+// stored returns the number of start messages that each execution of a workflow has in both streams
+// together, keyed by execution ID.
 func (m *moving) stored(workflow string) map[string]int {
 	m.t.Helper()
 	js := jetStream(m.t, m.server.URL())

@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// orderedGroup is the group of gatedRunner.
+// orderedGroup is the runner group that gatedRunner joins. It serves the queue orderedQueue.
 var orderedGroup = stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}
 
 // blockedRunner is a Node.js runner whose handler never returns, and which asks for an ack wait of
@@ -345,12 +345,12 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			}, func() {})
 			launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000})
 			post := runnertest.Post{Queue: orderedQueue, OrderKey: orderKey}
-			ingress.Await(t, ingress.Start(t, post)) // the kit has read cancellations
+			ingress.Await(t, ingress.Start(t, post)) // now the kit has read the cancellations
 			for string(await(t, answers).Data) != "+ACK" {
 			}
 			withhold.Store(true)
 			id := ingress.Start(t, post)
-			for n := range 5 { // for longer than the ack wait
+			for n := range 5 { // observe the runner for longer than the ack wait
 				answer := await(t, answers)
 				deliveries := strings.Split(answer.Subject, ".")[4]
 				if string(answer.Data) != "+WPI" || deliveries != "1" {
@@ -384,14 +384,14 @@ func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	}, func() {})
 	stop := launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000, DrainMS: 500})
 	ingress.Start(t, runnertest.Post{Queue: orderedQueue})
-	if err := await(t, gate).Respond(nil); err != nil { // the kit has read cancellations
+	if err := await(t, gate).Respond(nil); err != nil { // now the kit has read the cancellations
 		t.Fatal(err)
 	}
 	for string(await(t, answers).Data) != "+ACK" {
 	}
 	withhold.Store(true)
 	ingress.Start(t, runnertest.Post{Queue: orderedQueue})
-	await(t, answers) // a heartbeat
+	await(t, answers) // a heartbeat: the runner has received the message
 	ended := stop()
 	for string(await(t, answers).Data) != "-NAK" {
 		if begun, _, _ := gate.Pending(); begun > 0 {

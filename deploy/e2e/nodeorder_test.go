@@ -208,9 +208,9 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	}
 }
 
-// delayLaneAnswers is a proxy for a NATS server, and returns its own address. When a runner first
-// requests a message of the lane that contains the order key "k" (see laneOfK), it delays the next
-// bytes from the server by 1.5 s.
+// delayLaneAnswers starts a proxy for a NATS server, and returns the address of the proxy. When a
+// runner first requests a message of the lane that contains the order key "k" (see laneOfK), the
+// proxy delays the next bytes from the server by 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
 	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
 	asked := make(chan struct{})

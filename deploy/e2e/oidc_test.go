@@ -196,8 +196,8 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	b.contented()
 }
 
-// A key that is created in the console is shown only once. It can sign in to the console until it
-// is revoked.
+// A key that is created in the console is shown only once. With this key, a user can sign in to the
+// console until the key is revoked.
 func TestKeysInTheConsole(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)

@@ -46,10 +46,10 @@ type ordered struct {
 	t       *testing.T
 	client  *apiclient.Client
 	runner  []string         // program and arguments of a runner
-	members []*testRunner    // the four that are running
-	all     []*testRunner    // all, including those that were killed
+	members []*testRunner    // the four runners that are running
+	all     []*testRunner    // all runners, including those that were killed
 	want    map[int][]string // execution IDs by key, in the order of acceptance
-	keyOf   map[string]int   // keyed by execution ID
+	keyOf   map[string]int   // number of the order key, keyed by execution ID
 	kills   int
 }
 
@@ -75,7 +75,8 @@ func (o *ordered) startRunner() *testRunner {
 	return r
 }
 
-// replaceRunner kills the next runner and starts another one.
+// replaceRunner kills one of the runners, each of them in turn, and starts another one in its
+// place.
 func (o *ordered) replaceRunner() {
 	o.t.Helper()
 	i := o.kills % len(o.members)
@@ -111,8 +112,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run starts executions with post, and returns when all of them have ended. Meanwhile it calls
-// disturb: every 2 s in a long test, and otherwise each time another executions/parts executions
-// have ended.
+// disturb repeatedly: in a long test every 2 s, and otherwise each time a further share of the
+// executions, 1/parts, has ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -140,7 +141,7 @@ func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	}
 }
 
-// ended returns how many handlers have returned without an error.
+// ended returns how many handlers have returned without an error, in all runners together.
 func (o *ordered) ended() int {
 	n := 0
 	for _, r := range o.all {
@@ -151,8 +152,8 @@ func (o *ordered) ended() int {
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
 // order of acceptance. failed is the number of runs whose handler failed. repeats is the number of
-// runs that followed a run of the same execution although the handler of that run had not failed,
-// for example because the runner was killed.
+// runs that followed an earlier run of the same execution whose handler had not failed, for example
+// because its runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()

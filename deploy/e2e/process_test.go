@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// process is a running program.
+// process is a program that a test has started.
 type process = childtest.Process
 
 // launch starts a program. If it is still running at the end of the test, it is killed.
@@ -37,7 +37,8 @@ func launchIn(t *testing.T, env []string, name string, args ...string) *process 
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// localProgram is a running hookstart-local that has become ready.
+// localProgram is a running hookstart-local that is ready. ingress, executor, nats and ops are the
+// URLs of its listeners, and webhook is the URL of the demo workflow's webhook.
 type localProgram struct {
 	*process
 	ingress, executor, nats, ops, webhook string
@@ -64,8 +65,9 @@ func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *
 	return l
 }
 
-// launchLocalWithLink starts hookstart-local with a token that looks generated, so that it prints a
-// sign-in link.
+// launchLocalWithLink starts hookstart-local with the admin token in a file of the data folder.
+// hookstart-local treats this token as one that it has generated, and therefore prints a sign-in
+// link.
 func launchLocalWithLink(t *testing.T) *localProgram {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,7 +114,7 @@ func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
 	return "/webhooks/" + path
 }
 
-// post sends a delivery as a sender does.
+// post sends a delivery once, with the given headers; see deliver.Post.
 func post(
 	ctx context.Context, url string, header map[string]string, body io.Reader,
 ) (deliver.Answer, error) {

@@ -24,13 +24,13 @@ type installation struct {
 }
 
 // install starts an installation with a NATS server, an executor and the given number of ingresses.
-// Each program gets the flags.
+// flags are additional flags for all of these programs.
 func install(t *testing.T, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installOn(t, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), ingresses, flags...)
 }
 
-// installOn is like install, with the given database.
+// installOn is like install, with the executor's database at the given URL.
 func installOn(t *testing.T, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installAt(t, natstest.Start(t), database, ingresses, flags...)

@@ -66,7 +66,7 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 		r.send(t, l.ingress+path, want)
 	}
 
-	replayedAs := map[string]string{} // replays keyed by their originals
+	replayedAs := map[string]string{} // IDs of the replays, keyed by the ID of the original
 	for _, r := range all {
 		recorded(t, client, r.id, func(e api.ExecutionDetail) bool {
 			return e.Status == "succeeded" || e.Status == "rejected"
@@ -203,7 +203,7 @@ func randomBody(random *rand.Rand, kind string) []byte {
 	}
 }
 
-// randomText returns UTF-8 text that includes rare characters.
+// randomText returns UTF-8 text of length characters, some of which are rare.
 func randomText(random *rand.Rand, length int) string {
 	const rare = "aZ09 \x00\t\r\n\"\\&=;+%<>/?#'äßÿ\u2028\ufeff\ufffd漢🪝"
 	runes := []rune(rare)
@@ -214,7 +214,7 @@ func randomText(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// printable returns text that a header may contain.
+// printable returns length random ASCII characters that the value of a header may contain.
 func printable(random *rand.Rand, length int) string {
 	text := make([]byte, length)
 	for i := range text {

@@ -80,8 +80,8 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 }
 
 // Commands change the maximum age, the deduplication window and the size of the stream while
-// everything runs. An executor refuses to start with the old settings, and starts with the new
-// ones. An age that would delete messages needs an extra confirmation.
+// everything runs. They refuse a window that is longer than the maximum age. Afterwards an executor
+// refuses to start with the old settings, and starts with the new ones.
 func TestStreamSettingsAreChangedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

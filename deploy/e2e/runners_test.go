@@ -79,7 +79,7 @@ func TestPoison(t *testing.T) {
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "poison")
 	nc := connect(t, l.nats)
-	var attempts sync.Map // maps inputs to *atomic.Int32
+	var attempts sync.Map // number of attempts (*atomic.Int32), keyed by input
 	hung := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -147,7 +147,7 @@ func TestPoison(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	// The group has acknowledged or terminated every message.
+	// In the end, the group must have acknowledged or terminated every message.
 	consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-poison-group")
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +157,9 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The program in shared/runner/examples/github handles real GitHub events. It distinguishes signed
-// events from those without a valid GitHub signature.
+// The program in shared/runner/examples/github handles real GitHub events. The execution of an
+// event with a valid GitHub signature succeeds. That of any other event fails and becomes a dead
+// letter.
 func TestGitHubExample(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -593,7 +594,7 @@ func TestNodeReportsWaitForRoom(t *testing.T) {
 	}
 }
 
-// membersOf returns the number of members of a queue's groups.
+// membersOf returns the total number of members of a queue's runner groups.
 func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	t.Helper()
 	list, err := c.Queues(t.Context(), apiclient.Page{})

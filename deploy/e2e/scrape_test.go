@@ -41,7 +41,7 @@ func scraped(t *testing.T, opsURL string) scrape {
 	return decoded(t, response.Body, expfmt.ResponseFormat(response.Header))
 }
 
-// decoded decodes metrics in the given format.
+// decoded reads metrics in the given format.
 func decoded(t *testing.T, from io.Reader, format expfmt.Format) scrape {
 	t.Helper()
 	decoder := expfmt.NewDecoder(from, format)

@@ -499,8 +499,9 @@ func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	}
 }
 
-// shown reports whether each execution in ids has the status under which its ID is listed, or any
-// status in the case of "rerun", and whether all three refused requests are counted.
+// shown reports whether everything that fill has created is recorded and counted: each execution in
+// ids has the status that is its key in ids (the one with the key "rerun" may have any status), and
+// all three refused requests are counted.
 func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
 	for state, id := range ids {
 		if e, err := client.Execution(ctx, id); err != nil ||

@@ -83,7 +83,7 @@ func senderStates() []senderState {
 	}
 }
 
-// sendersToShow creates a workflow for each state of a sender.
+// sendersToShow creates a workflow for each state of a sender that the pages can show.
 func sendersToShow(t *testing.T, l *localProgram) {
 	t.Helper()
 	client, ctx := l.client(), t.Context()

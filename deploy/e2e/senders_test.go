@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// realSender is one provider in TestRealSenders.
+// realSender describes a provider that TestRealSenders simulates.
 type realSender struct {
 	preset, secret, next string // next is the secret after the rotation
 	settings             map[string]string
@@ -38,7 +38,7 @@ type senderAt struct {
 	client  *apiclient.Client
 	id      string // ID of the workflow
 	path    string
-	calls   string // URL that is configured at the provider
+	calls   string // URL to which the provider sends its requests
 	private ed25519.PrivateKey
 }
 
@@ -254,7 +254,7 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	if _, err := s.client.Deactivate(s.t.Context(), s.id); err != nil {
 		s.t.Fatal(err)
 	}
-	s.api("PUT", "/sender", map[string]any{"preset": s.preset}, 422) // no secret
+	s.api("PUT", "/sender", map[string]any{"preset": s.preset}, 422) // the secret is missing
 	s.api("PUT", "/sender", map[string]any{
 		"preset":   s.preset,
 		"secrets":  []string{s.secret},
@@ -313,13 +313,14 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	}
 }
 
-// forged returns a secret of the right form that is not the sender's.
+// forged returns the secret with which the test signs a forged delivery: one that has the right
+// form, but is not the sender's. "" means that the forged delivery is not signed.
 func (s *senderAt) forged() string {
 	switch s.preset {
 	case "standard-webhooks":
 		return "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsIQ=="
 	case "discord":
-		return "" // the sender package tests a signature with another key
+		return "" // package sender tests signatures with a wrong key
 	default:
 		return "forged"
 	}

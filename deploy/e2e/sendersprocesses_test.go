@@ -74,8 +74,9 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	expect(turns, "without a sender", "", http.StatusOK)
 }
 
-// An ingress without the key for sealed secrets does not start, because it could not accept any
-// request at nodes with senders. The error names the missing flag.
+// An ingress does not start without the key for sealed secrets, or with another key, because it
+// could not accept any request at nodes with senders. The error says what to do, and contains no
+// secret.
 func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	key := secretsKey(t)

@@ -116,7 +116,7 @@ func startTraced(t *testing.T) *traced {
 	return c
 }
 
-// message returns the message with the given sequence from the stream.
+// message returns the message with the given sequence number from the stream of start messages.
 func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	c.t.Helper()
 	js, err := jetstream.New(c.nats.Connect(c.t))
@@ -259,8 +259,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		"00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
-	// The span of each report is a child of the runner's span. Here there is only the report of
-	// success, because the run was too short for others.
+	// The span of each report is a child of the runner's span. Here there is only the report of the
+	// success, because the run was too short for any other report.
 	reports := 0
 	for _, s := range spans {
 		if s.Name == "record "+progress && s.Parent.SpanID() == process.SpanContext.SpanID() {

@@ -221,7 +221,7 @@ func notReady(ops string) string {
 // A rolling upgrade to a version with an incompatible migration loses no execution, puts no message
 // aside and runs no execution twice. With each database, the test upgrades either the executors or
 // the ingresses first, and hookstart run in between. It kills new ingresses and executors shortly
-// after their start, executors even while they migrate.
+// after their start. Some of the executors are then still migrating the database.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),

@@ -23,7 +23,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// yesterdayFile contains what the programs of the first release left in NATS.
+// yesterdayFile is the path of a file that contains what the programs of the first release left in
+// NATS: streams and messages.
 var yesterdayFile = filepath.Join("testdata", "yesterday", "streams.jsonl")
 
 // The current version can read what the first release left in NATS: streams with the settings of
@@ -103,7 +104,8 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 	recorded(t, client, repeated, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
 
-	// The token and the delivery ID of the first release still work.
+	// A token from the first release still works, and a delivery ID from it is recognized as a
+	// repeat.
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
 	send := func(delivery string) deliver.Answer {
 		t.Helper()
@@ -122,7 +124,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	if a := send("today-1"); a.Deduplicated {
 		t.Errorf("a new delivery: %+v", a)
 	}
-	// A record that the first release wrote can be changed.
+	// The record of a workflow that the first release wrote can be changed.
 	if _, err := client.Deactivate(ctx, "orders"); err != nil {
 		t.Error(err)
 	}
@@ -289,7 +291,7 @@ func TestMakeYesterday(t *testing.T) {
 		for sequence := uint64(1); sequence <= s.CachedInfo().State.LastSeq; sequence++ {
 			msg, err := s.GetMsg(ctx, sequence)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue // replaced by a later one
+				continue // a later message has replaced this one
 			}
 			must(err)
 			for name := range msg.Header {

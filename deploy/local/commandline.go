@@ -21,10 +21,11 @@ func hookstartCommand() string {
 
 const hookstartProgramName = "hookstart"
 
-// hookstartCommandBeside returns the command with which a user whose current folder is folder runs
-// the program hookstart that is in the same folder as executable. The command is that program's
-// path, or just the name hookstart if the PATH leads to the program. If the folder of executable
-// has no such program, as in the image, the command is the name, too.
+// hookstartCommandBeside returns the command with which a user runs the program hookstart that is
+// in the same folder as executable. folder is the user's current folder. The command is that
+// program's path, quoted for a shell if necessary, or just the name hookstart if the PATH leads to
+// the same program. It is also just the name if there is no hookstart in that folder, as in the
+// container image.
 func hookstartCommandBeside(executable, folder string) string {
 	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)

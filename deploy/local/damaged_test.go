@@ -17,8 +17,9 @@ import (
 )
 
 // A power cut can leave files that the NATS server cannot read, such as the states of the consumers
-// of the recorder and the runners. After a restart, every execution is recorded exactly once, no
-// finished execution runs again, and unfinished executions are delivered to the runners.
+// of the recorder and the runners. After a restart with such files, every execution is recorded
+// exactly once, no finished execution runs again, and unfinished executions are delivered to the
+// runners.
 func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	t.Parallel()
 	t.Run("of the shared stream", func(t *testing.T) {

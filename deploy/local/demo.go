@@ -22,7 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The demo workflow has its own queue, so that its runner never consumes from other queues.
+// The IDs of the demo workflow, of its trigger node and of its queue. The workflow has its own
+// queue, so that its runner never consumes from other queues.
 const (
 	demoWorkflowID = "demo"
 	demoNodeID     = "webhook"
@@ -30,7 +31,9 @@ const (
 )
 
 // createDemo creates and activates the demo workflow through the operators' API and returns its
-// webhook URL. It does not change an existing workflow, even if that is deactivated.
+// webhook URL. If the workflow already exists, createDemo does not change it, even if it is
+// deactivated. certFile is the certificate file of the operators' API, or "" if the API is served
+// over plain HTTP.
 func createDemo(
 	ctx context.Context, s StartedServices, certFile string,
 ) (webhookURL string, err error) {

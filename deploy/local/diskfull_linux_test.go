@@ -11,7 +11,8 @@ import (
 )
 
 // Ignore SIGXFSZ, so that a write beyond the file size limit returns an error, as on a full disk.
-// Otherwise the signal would kill the test binary in any of its roles.
+// By default, the signal would kill the process whose file size TestAFullDiskIsRecoveredFrom
+// limits.
 func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before main, in every program
 
 // While the disk is full, senders get an error and /readyz gives the reason. Once there is room

@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Other users can read the journal, so the program prints neither a generated token nor a link that
-// signs in if its output goes to the journal. It prints both to any other output, even if
-// JOURNAL_STREAM is set because an ancestor of the process is a systemd service.
+// Other users can read systemd's journal. If the program's output goes to the journal, the program
+// prints neither the generated admin token nor the sign-in link. It prints both to any other
+// output, even if JOURNAL_STREAM is set because an ancestor of the process is a systemd service.
 func TestTheJournalGetsNoToken(t *testing.T) {
 	for _, isJournal := range []bool{true, false} {
 		out, err := os.Create(filepath.Join(t.TempDir(), "out"))

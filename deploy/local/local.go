@@ -86,12 +86,12 @@ type StartedServices struct {
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
-	ConsoleURL  string // URL that signs in once, within ten minutes, if the token was generated
+	ConsoleURL  string // console URL; signs in once, within ten minutes, if the token was generated
 	AdminToken  string // the valid token: the configured one, or the one stored in the data folder
 	// AdminTokenGenerated reports whether the token was generated rather than configured. Only a
 	// generated token may be printed.
 	AdminTokenGenerated bool
-	WebhookURL          string // of the demo workflow; "" if there is none
+	WebhookURL          string // webhook URL of the demo workflow; "" if there is none
 	// tokenFile is the path of the file with the generated token. It is set only if the output goes
 	// to the journal, which other users can read. The instructions then name this file, instead of
 	// containing the token and a link that signs in.
@@ -163,8 +163,8 @@ func Run(ctx context.Context, c Config) error {
 	return l.WaitAndStop(ctx)
 }
 
-// installation holds everything that runs in the process. Its methods are called in the order of
-// their declarations, and each fills in its part.
+// installation holds everything that runs in the process. Run calls its methods in the order of
+// their declarations, because each method sets fields that the later ones use.
 type installation struct {
 	lifecycle.Components
 	config    Config

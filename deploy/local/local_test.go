@@ -55,7 +55,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	}
 }
 
-// The instructions come first in the output, before any line of the log, which is JSON.
+// The output begins with the instructions: the program logs nothing before them. Each log line
+// would be a JSON object.
 func TestNothingIsLoggedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	p := launch(t, "--data-dir", t.TempDir())

@@ -45,7 +45,7 @@ func launch(t *testing.T, args ...string) *childtest.Process {
 	return childtest.Launch(t, cmd)
 }
 
-// running is a hookstart-local that is ready.
+// running is a hookstart-local process that is ready.
 type running struct {
 	*childtest.Process
 	executor, ops, webhook string

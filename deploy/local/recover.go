@@ -19,7 +19,7 @@ const (
 	// server does not answer while its disk stalls.
 	healthCheckTimeout = 2 * time.Second
 	// maxTransientFailures is the number of consecutive health checks that may fail without
-	// consequence. After one more failure, the server is restarted.
+	// consequence. After one more failure, the server is restarted if its disk has room.
 	maxTransientFailures = 2
 	// minFreeBytes is the free disk space, in bytes, below which the server is not restarted.
 	minFreeBytes = 8 << 20
@@ -30,7 +30,7 @@ const (
 
 // healthChecker queries the health of a server. It runs at most one call to health at a time.
 type healthChecker struct {
-	health    func() error  // may not return for as long as the disk stalls
+	health    func() error  // may block while the disk stalls
 	checkSlot chan struct{} // capacity 1; holds a value while health runs
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// Start messages cannot fill the whole NATS storage. After senders are refused because it is full,
-// /readyz gives that reason, but accepted executions still end, repeats are recognized, and
-// workflows can be changed.
+// Start messages can fill only a part of the NATS storage. Once that part is full, senders are
+// refused and /readyz gives the reason. Accepted executions still finish, repeated deliveries are
+// still recognized, and workflows can still be changed.
 func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 	t.Parallel()
 	var c local.Config

@@ -36,7 +36,7 @@ func (c *Config) serviceConfigs() (
 	forExecutor.AdminToken, forExecutor.SignInFlags = c.AdminToken, c.SignInFlags
 	forExecutor.StreamFlags, forExecutor.DedupFlags = c.StreamFlags, c.DedupFlags
 	forExecutor.PlanFlags, forExecutor.RetentionFlags = c.PlanFlags, c.RetentionFlags
-	forExecutor.AdoptDatabase = true // the database is next to the streams, so it belongs to them
+	forExecutor.AdoptDatabase = true // database and streams are in one data folder
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
 	if c.Plans == "" {
 		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, defaultPlan)

@@ -49,8 +49,9 @@ func flags(config any) map[string]reflect.Value {
 	return found
 }
 
-// Every flag of the services also exists in hookstart-local with the same meaning, except for the
-// flags in meaningless. Otherwise a flag could not be set if both services run in one process.
+// Every flag of the executor and the ingress, except for the flags in meaningless, also exists in
+// hookstart-local, with the same type and (except for OpsAddr) the same default value. If a flag
+// were missing, users of hookstart-local could not set it.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
 	own, e, i := parsed[Config](t), parsed[executor.Config](t), parsed[ingress.Config](t)
@@ -83,9 +84,9 @@ func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	own := parsed[Config](t)
 	here := flags(&own)
-	// Give each flag a greater value than the flag before it. The resulting configuration is valid:
-	// it must have a stream age of at least the deduplication window, and memory for bodies of at
-	// least the maximum length of one body.
+	// Give each flag a greater value than the flag before it. The order of the fields then makes
+	// the configuration valid: it must have a stream age of at least the deduplication window, and
+	// memory for bodies of at least the maximum length of one body.
 	number := int64(1_000_000_000)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		value, ok := here[field.Name]

@@ -23,8 +23,9 @@ import (
 
 const hostName = "hooks.example.com"
 
-// certificate creates a key and a certificate for hostName that expires at the time ends. It
-// returns the paths of their files, and a client that trusts the certificate.
+// certificate creates a key and a self-signed certificate for hostName. The certificate expires at
+// the given time. certificate returns the paths of the two files, and a client that trusts the
+// certificate.
 func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client *http.Client) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -72,7 +72,7 @@ func countStarts(
 			return nil
 		})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil // everything in it is lost
+		return nil // the power cut has lost the stream with all its messages
 	}
 	return err
 }

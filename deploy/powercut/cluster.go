@@ -42,13 +42,13 @@ type cluster struct {
 	folder                  string
 	machines                []*machine
 	ports                   []*freeport.Port
-	urls                    []string // of the NATS servers
+	urls                    []string // URLs of the NATS servers
 	ingress, executor       *freeport.Port
 	ingressOps, executorOps *freeport.Port
 }
 
 func newCluster(
-	folder string, servers int, model disk.Model, syncAlways bool, luck disk.Randomness,
+	folder string, servers int, model disk.Model, syncAlways bool, random disk.Randomness,
 ) (_ *cluster, err error) {
 	c := &cluster{folder: folder}
 	defer func() {
@@ -76,13 +76,13 @@ func newCluster(
 		routeURLs = append(routeURLs, "nats://"+routes[n].Addr())
 	}
 	for n := range servers {
-		err := c.addMachine("nats-"+strconv.Itoa(n), model, luck,
+		err := c.addMachine("nats-"+strconv.Itoa(n), model, random,
 			c.serverStarter(n, clients[n], routes[n], routeURLs, syncAlways))
 		if err != nil {
 			return nil, err
 		}
 	}
-	return c, c.addMachine("services", model, luck,
+	return c, c.addMachine("services", model, random,
 		c.programStarter(roleExecutor, func(mounted string) []string {
 			return []string{
 				"--addr=" + c.executor.Addr(), "--ops-addr=" + c.executorOps.Addr(),
@@ -108,15 +108,15 @@ func newCluster(
 		}))
 }
 
-// clusterStartTimeout is how long the servers may take to elect their leaders, and the programs to
-// find them and become ready. This usually takes seconds, but on a very busy machine it takes
-// minutes.
+// clusterStartTimeout is how long a cluster may take to start: the NATS servers elect leaders, and
+// the other programs connect to them and become ready. This usually takes seconds, but on a very
+// busy machine it takes minutes.
 const clusterStartTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(
-	name string, model disk.Model, luck disk.Randomness, programs ...startProgram,
+	name string, model disk.Model, random disk.Randomness, programs ...startProgram,
 ) error {
-	m, err := newMachine(filepath.Join(c.folder, name), model, luck, programs...)
+	m, err := newMachine(filepath.Join(c.folder, name), model, random, programs...)
 	c.machines = append(c.machines, m)
 	return err
 }

@@ -16,8 +16,8 @@ type ledger struct {
 	// unansweredIDs holds the IDs of deliveries that got a 503 or no response, so that it is
 	// unknown whether they are stored. They must be sent again.
 	unansweredIDs []string
-	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
-	// change in flight is missing.
+	// workflows holds the last confirmed state of each workflow, keyed by ID. While a change to a
+	// workflow is in flight, the workflow is not in the map.
 	workflows        map[string]confirmedState
 	confirmedChanges int      // number of confirmed changes
 	unexpected       []string // descriptions of responses that must not occur
@@ -38,8 +38,8 @@ func newLedger(prefix string) *ledger {
 	}
 }
 
-// nextDelivery returns the ID of the next delivery to send. It takes an ID from unanswered, so that
-// the delivery is sent again, or creates a new one if unanswered is empty.
+// nextDelivery returns the ID of the next delivery to send. It takes an ID from unansweredIDs, so
+// that the delivery is sent again, or creates a new one if unansweredIDs is empty.
 func (l *ledger) nextDelivery() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *ledger) nextDelivery() string {
 	return fmt.Sprintf("%s-%d", l.prefix, l.lastNumber)
 }
 
-// recordAccepted records that a delivery was answered with 200. If an earlier response to the
-// delivery had a different execution ID, accept records that as a fault.
+// recordAccepted records that a delivery was answered with 200. If an earlier response to the same
+// delivery had a different execution ID, recordAccepted also adds this fault to unexpected.
 func (l *ledger) recordAccepted(deliveryID, executionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

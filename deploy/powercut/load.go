@@ -21,12 +21,13 @@ import (
 
 // accountID is the ID of the only account. workflowID is the ID of the workflow that receives
 // deliveries in every installation. nodeID is the ID of the trigger node of every workflow.
+// numSenders is the number of concurrent senders.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
 	numSenders                    = 8
 )
 
-// unavailableRetryPause is how long a sender waits after a 503.
+// unavailableRetryPause is how long a sender waits after a 503 before it sends again.
 const unavailableRetryPause = 20 * time.Millisecond
 
 // targetWorkflow is a workflow that receives deliveries. layout says whether its queue uses the
@@ -192,8 +193,8 @@ func prepareTarget(
 	return trigger.URL, err
 }
 
-// createOwnStreams gives each target's queue its own stream, if the target's layout says that it
-// has one.
+// createOwnStreams creates a stream for each queue that must have its own stream according to the
+// layout of its target.
 func createOwnStreams(
 	ctx context.Context,
 	client *apiclient.Client,

@@ -15,7 +15,7 @@ import (
 // cut at any moment.
 type machine struct {
 	folder   string          // on the real disk; holds the mount point
-	luck     disk.Randomness // decides which unsynced data survives a power cut
+	random   disk.Randomness // decides which unsynced data survives a power cut
 	programs []startProgram
 
 	disk    *disk.Disk
@@ -28,9 +28,9 @@ type machine struct {
 type startProgram func(mounted string) (*child.Process, error)
 
 func newMachine(
-	folder string, model disk.Model, luck disk.Randomness, programs ...startProgram,
+	folder string, model disk.Model, random disk.Randomness, programs ...startProgram,
 ) (*machine, error) {
-	m := &machine{folder: folder, luck: luck, programs: programs, disk: disk.New(model)}
+	m := &machine{folder: folder, random: random, programs: programs, disk: disk.New(model)}
 	return m, os.MkdirAll(m.mountpoint(), 0o700)
 }
 
@@ -87,7 +87,7 @@ func cutPowerOfAll(machines []*machine) error {
 			errs = append(errs, err)
 			continue
 		}
-		m.disk.PowerOn(m.luck)
+		m.disk.PowerOn(m.random)
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ type Config struct {
 	// SkipAwaitingEnds skips waiting for the end of every execution, which takes more than a minute
 	// in the control.
 	SkipAwaitingEnds bool `kong:"-"`
-	// CutsPerDisk is the number of cuts after which the test continues with a new installation on
+	// CutsPerDisk is the number of cuts after which a run continues with a new installation on
 	// empty disks. 0 means 10.
 	CutsPerDisk int `kong:"-"`
 	// loseAllUnsynced makes each cut drop everything that was not synced, instead of a random part.
@@ -197,8 +197,8 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	case syncAlways:
 		r.Mode = "--sync-always"
 	}
-	luck := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
-	var left disk.Randomness = luck
+	random := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
+	var left disk.Randomness = random
 	if c.loseAllUnsynced {
 		left = disk.LoseAllUnsynced
 	}
@@ -210,7 +210,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 		l := &powerCutRun{
 			Config:             c,
 			installation:       m,
-			luck:               luck,
+			random:             random,
 			result:             &r,
 			missingDeliveryIDs: map[string]bool{},
 			ledger:             newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
@@ -245,12 +245,12 @@ type installation interface {
 }
 
 func (c Config) newInstallation(
-	folder string, syncAlways bool, luck disk.Randomness,
+	folder string, syncAlways bool, random disk.Randomness,
 ) (installation, error) {
 	if c.Servers > 1 {
-		return newCluster(folder, c.Servers, disk.Model(c.Model), syncAlways, luck)
+		return newCluster(folder, c.Servers, disk.Model(c.Model), syncAlways, random)
 	}
-	return newSingleMachine(folder, disk.Model(c.Model), syncAlways, luck)
+	return newSingleMachine(folder, disk.Model(c.Model), syncAlways, random)
 }
 
 // powerCutRun runs one installation through several power cuts. The installation begins on empty
@@ -259,7 +259,7 @@ type powerCutRun struct {
 	Config
 	installation
 
-	luck   *rand.Rand
+	random *rand.Rand
 	ledger *ledger
 	result *Result
 	// missingDeliveryIDs holds the IDs of the deliveries that have been counted as lost or
@@ -281,11 +281,11 @@ func (l *powerCutRun) run(ctx context.Context, cuts int) error {
 		l.result.Cuts++
 		// After one cut in five, restore the power only briefly, and cut it again while the
 		// programs start.
-		if l.luck.IntN(5) == 0 {
+		if l.random.IntN(5) == 0 {
 			if err := l.start(); err != nil {
 				return err
 			}
-			retry.Sleep(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
+			retry.Sleep(ctx, time.Duration(l.random.IntN(1000))*time.Millisecond)
 			if err := l.cutPower(); err != nil {
 				return err
 			}
@@ -364,8 +364,8 @@ func (l *powerCutRun) powerOn(ctx context.Context, again bool) (err error) {
 func (l *powerCutRun) cutPowerUnderLoad(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
-	enough := l.ledger.acceptedCount() + 20 + l.luck.IntN(400)
-	seed, pause := l.luck.Uint64(), time.Duration(l.luck.IntN(20_000))*time.Microsecond
+	enough := l.ledger.acceptedCount() + 20 + l.random.IntN(400)
+	seed, pause := l.random.Uint64(), time.Duration(l.random.IntN(20_000))*time.Microsecond
 	var all sync.WaitGroup
 	all.Go(func() { sendDeliveries(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
 	all.Go(func() {
@@ -392,7 +392,7 @@ func (l *powerCutRun) checkDurability(ctx context.Context) error {
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*numSenders
-	sendDeliveries(sending, l.ledger, l.urls, l.luck.Uint64(),
+	sendDeliveries(sending, l.ledger, l.urls, l.random.Uint64(),
 		func() bool { return l.ledger.acceptedCount() >= enough })
 	if l.ledger.acceptedCount() < enough {
 		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",

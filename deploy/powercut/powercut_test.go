@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestMain makes the test binary act as one of the programs when it is started under that program's
-// name.
+// TestMain makes the test binary act as one of the programs of an installation when it is started
+// under that program's name.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return
@@ -28,8 +28,9 @@ func requireFUSE(t *testing.T) {
 	}
 }
 
-// TestPowerCuts is a short version of make powercut: nothing is lost if every message is synced,
-// and the control loses deliveries, which shows that the file system forgets.
+// TestPowerCuts is a short version of make powercut. Nothing may be lost if NATS syncs every
+// message. The control, with the default sync interval, must lose deliveries, which shows that the
+// file system really drops unsynced data.
 func TestPowerCuts(t *testing.T) { testPowerCuts(t, 1, 2) }
 
 // TestPowerCutsOfThreeServers is TestPowerCuts with three NATS servers, all of which lose power at

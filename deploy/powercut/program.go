@@ -25,9 +25,9 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunAsRole makes this process act as one of the programs if it was started under that program's
-// name. It returns true when the program has ended, and false if no program has that name. main
-// must call it before Run.
+// RunAsRole makes this process act as one of the programs of an installation if it was started
+// under that program's name. It returns true when the program has ended, and false if no program
+// has that name. main must call it before Run.
 func RunAsRole() bool {
 	switch os.Args[0] {
 	case roleLocal:
@@ -56,10 +56,10 @@ type singleMachine struct {
 }
 
 func newSingleMachine(
-	folder string, model disk.Model, syncAlways bool, luck disk.Randomness,
+	folder string, model disk.Model, syncAlways bool, random disk.Randomness,
 ) (_ *singleMachine, err error) {
 	o := &singleMachine{syncAlways: syncAlways, adminToken: adminToken}
-	o.machine, err = newMachine(folder, model, luck, o.launch)
+	o.machine, err = newMachine(folder, model, random, o.launch)
 	return o, err
 }
 
@@ -102,7 +102,7 @@ func (o *singleMachine) startAndAwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// process is a running hookstart-local.
+// process is a running hookstart-local process.
 type process struct {
 	*child.Process
 	// executorURL is the URL of the operators' API, and natsAddr is the address of NATS. awaitReady

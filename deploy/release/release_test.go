@@ -72,7 +72,7 @@ func TestCheckChangelog(t *testing.T) {
 	}
 }
 
-// A release is a commit outside of the branch, with a tag for each module. Prepare refuses to
+// A release is a commit that is on no branch and has a tag for each module. Prepare refuses to
 // release the same version again, and to release a checkout with uncommitted changes.
 func TestPrepare(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

@@ -30,7 +30,7 @@ type ledgerAuditResult struct {
 	// although no earlier request can have been stored.
 	falseRepeats            int
 	refusedButStoredByFault map[string]int
-	refusedButStoredWithID  int // ghosts with a delivery ID, which the sender gave up retrying
+	refusedButStoredWithID  int // stored, but refused until the sender gave up; had a delivery ID
 	unanswered              int // stored although the sender got no response and did not retry
 
 	ownStreams     []string       // names of the streams that queues have of their own
@@ -43,8 +43,8 @@ type ledgerAuditResult struct {
 //   - lost: the execution was acknowledged but is not stored.
 //   - unrecorded: the execution is stored but not recorded.
 //   - doubled: an execution has two messages, or a delivery has two executions, or two responses to
-//     a delivery were not marked as deduplicated. It is no finding if all of them were marked,
-//     because the sender may not have received the unmarked one.
+//     a delivery were not marked as deduplicated. If all responses were marked, that is no
+//     finding: the unmarked response may not have reached the sender.
 //   - a ghost: the request had no delivery ID and was refused, but is stored. The ingress publishes
 //     such a request only once; if the stream does not acknowledge the message in time, the ingress
 //     refuses the request without knowing whether the message was stored. Ghosts are therefore
@@ -168,8 +168,8 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 	}
 }
 
-// auditQueues counts the executions in each stream. It checks that the executions of each queue
-// are in the stream of that queue, and that no own stream is empty. Queues do not change their
+// auditQueues counts the executions in each stream. It checks that the executions of each queue are
+// in the stream of that queue, and that no queue's own stream is empty. Queues do not change their
 // stream during the load, so each queue has only one stream.
 func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *installation) {
 	a.storedByStream = map[string]int{}
@@ -189,10 +189,11 @@ func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *instal
 	}
 }
 
-// auditFinalStatuses compares the first reported final status of each execution with its record.
-// If the streams contain no final status at all, the installation has no runners and nothing is
+// auditFinalStatuses compares the first reported final status of each execution with its record. If
+// the streams contain no final status at all, the installation has no runners and nothing is
 // checked. Otherwise, a runner must have reported the final status of every recorded execution. An
-// execution with an unreadable report may also be recorded as failed.
+// execution with an unreadable report may also be recorded as failed. describeMarker describes the
+// delivery with the given marker in the text of a finding.
 func (a *ledgerAuditResult) auditFinalStatuses(
 	s streamContents,
 	records map[string]recordSummary,

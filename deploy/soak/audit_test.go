@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// auditLedger reports each kind of broken promise as a finding of that kind, and as nothing else.
+// For each kind of fault, auditLedger reports a finding of the matching kind and no other finding.
+// It reports nothing if all is well.
 func TestExamine(t *testing.T) {
 	first := deliver.Answer{ExecutionID: "x"}
 	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
@@ -21,7 +22,7 @@ func TestExamine(t *testing.T) {
 		told    func(*ledger, *delivery)
 		starts  map[string]storedStart
 		records map[string]recordSummary
-		want    string // the numbers that are not 0
+		want    string // the expected findings, in the form that found returns
 	}{
 		"all is well": {true, func(b *ledger, d *delivery) {
 			b.recordAccepted(d, first)

@@ -65,8 +65,8 @@ type faultInjector struct {
 	slotsFreed chan struct{}   // closed and replaced whenever slots become free
 	incidents  []incident
 	problems   []string
-	// unreportedAcks maps the IDs of the executions that were acknowledged without a readable
-	// report to the times of the acknowledgements.
+	// unreportedAcks holds the times at which a simulated faulty runner acknowledged start messages
+	// without sending a readable report, keyed by execution ID.
 	unreportedAcks map[string]time.Time
 	stalls         []string // descriptions of the times at which recording stalled
 }
@@ -241,9 +241,9 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run injects faults until the starting context is done. It then waits until the current faults are
-// over and their targets have recovered. The faults use ctx, so the end of the starting context
-// does not cut them short.
+// run injects faults until the context starting is done. It then waits until the current faults are
+// over and their targets have recovered. The faults themselves use ctx, so the end of starting does
+// not cut them short.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -23,9 +23,10 @@ const (
 	minOnlyFaultFreeze     = resumeRecordingTimeout + 10*time.Second
 )
 
-// freezeExecutor suspends an executor with SIGSTOP, runs the function meanwhile, and then resumes
-// the executor. If inTransaction is true, it suspends the executor inside a transaction, otherwise
-// outside of one. It tries up to 500 times to catch the executor in that state.
+// freezeExecutor suspends an executor with SIGSTOP, calls the function meanwhile, and then resumes
+// the executor. If inTransaction is true, it suspends the executor inside a database transaction
+// that has written something; otherwise, outside of any transaction. It tries up to 500 times to
+// catch the executor in that state.
 func (f *faultInjector) freezeExecutor(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
@@ -56,8 +57,8 @@ func (f *faultInjector) freezeExecutor(
 	return errors.New("it was never caught like that")
 }
 
-// freezeAsOnlyFault freezes an executor inside a transaction while everything else works, and
-// records a stall unless the other executors continue recording.
+// freezeAsOnlyFault freezes an executor inside a transaction while everything else works. It
+// records a stall if the other executors do not continue recording although messages are waiting.
 func (f *faultInjector) freezeAsOnlyFault(ctx context.Context, s *service,
 	lasts time.Duration,
 ) error {

@@ -521,10 +521,10 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try repeatedly until it succeeds, or until the timeout or ctx ends. If try never
-// succeeds, the returned error wraps the error of the last call that returned in time, because an
-// error of a later call only says that the context is done. If not even the first call returned in
-// time, its error is wrapped.
+// eventually calls try repeatedly until it succeeds, or until ctx is done or the timeout has
+// passed. If try never succeeds, the returned error wraps the error of the last call that returned
+// in time, because the error of a later call only says that the context is done. If not even the
+// first call returned in time, the returned error wraps the error of that call.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -107,8 +107,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 }
 
 // request sends the request that sent describes, and returns a copy of sent that also holds the
-// response and the duration. Like a load balancer, it goes on to the next ingress if an ingress
-// refuses the connection. turn determines the first ingress and the workflow.
+// response and the duration. Like a load balancer, it tries the next ingress if an ingress refuses
+// the connection. turn selects the workflow and the ingress that is tried first.
 func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
 	sent.began = time.Now()
 	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]

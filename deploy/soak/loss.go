@@ -27,9 +27,9 @@ const (
 // without a readable report.
 const maxUnreportedAcks = 10
 
-// unreportedEndTimeout is how long executors may take to end the executions that were acknowledged
-// without a readable report. A search ignores a queue's own stream that is not completely recorded
-// yet, and the next search begins a minute later.
+// unreportedEndTimeout is how long executors may take to find and end the executions that were
+// acknowledged without a readable report. When an executor searches for them, it skips each queue's
+// own stream that is not completely recorded yet, and searches again a minute later.
 const unreportedEndTimeout = 5 * time.Minute
 
 // unreadableReport is the data of a message that cannot be decoded as a report.
@@ -132,10 +132,10 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 	return maps.Clone(f.unreportedAcks)
 }
 
-// awaitUnreportedExecutionsEnd waits until the executions that were acknowledged without a readable
-// report have a final status, which executors give to such executions when they find them. It
-// restarts the executors first, because an executor searches for them when it starts and only
-// rarely after that.
+// awaitUnreportedExecutionsEnd waits until executors have found all executions that were
+// acknowledged without a readable report, and have given each a final status. It restarts the
+// executors first, because an executor searches for such executions when it starts and only rarely
+// after that.
 func (f *faultInjector) awaitUnreportedExecutionsEnd(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {

@@ -12,9 +12,9 @@ import (
 var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 
-// TestMain makes the test binary act as one of the programs when it is started under that program's
-// name. The tests therefore run real processes. If the tests are built with the race detector,
-// these processes use it as well.
+// TestMain makes the test binary act as one of the programs of an installation when it is started
+// under that program's name. The tests therefore run real processes. If the tests are built with
+// the race detector, these processes use it as well.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return

@@ -12,8 +12,8 @@ import (
 )
 
 // While one of three hosts is cut off, every accepted request is stored and recorded exactly once.
-// The printed ledger must count some requests, changes and checks; otherwise the test would prove
-// nothing.
+// The printed ledger must count at least one request, one change and one check: if there were none,
+// the test would prove nothing.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
 	err := RunPartitions(t.Context(), PartitionsConfig{

@@ -221,9 +221,9 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the duration at the given share of the sorted durations: the smallest one such
-// that at least this share of them is no longer. It returns 0 if there are none. The share must be
-// more than 0 and at most 1.
+// quantile returns the smallest of the sorted durations for which at least the given share of all
+// durations are less than or equal to it; with the share 0.99, it is the p99. It returns 0 if there
+// are no durations. The share must be more than 0 and at most 1.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -22,11 +22,12 @@ const terminateTimeout = 60 * time.Second
 // restarted.
 const restartPause = 500 * time.Millisecond
 
-// process is one of the programs. It can be stopped and started again with the same arguments. If
-// it exits unexpectedly, it is restarted, as a supervisor such as systemd would do.
+// process is one of the programs of an installation. It can be stopped and started again with the
+// same arguments. If it exits unexpectedly, it is restarted, as a supervisor such as systemd would
+// do.
 type process struct {
 	name    string
-	args    []string     // the first argument is the role that the process has
+	args    []string     // the first one is the role in which the process runs
 	logFile string       // the file for its output
 	host    *programHost // the host to run on; nil means this machine
 	env     []string     // NAME=value, added to this process's environment; used only with a host
@@ -105,8 +106,8 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// detachRunning returns the current run, or nil if the process is not running. The caller must end
-// the run, after which the process is not restarted.
+// detachRunning returns the current run of the process, or nil if the process is not running, and
+// makes sure that the process is not restarted when that run ends. The caller must end the run.
 func (p *process) detachRunning() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +153,8 @@ func (p *process) addProblem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// problemsWithLog returns the problems with the process that were added so far. If the process's
-// log reports a panic or a data race, the first such line of the log is added as the last problem.
+// problemsWithLog returns the problems of the process that were recorded so far. If the process's
+// log reports a panic or a data race, the first such line of the log is appended to them.
 func (p *process) problemsWithLog() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

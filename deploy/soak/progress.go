@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// showProgress shows the status until ctx ends: every second on a terminal, otherwise every ten
-// seconds.
+// showProgress shows the text that status returns, with the time since began, until ctx ends: every
+// second on a terminal, otherwise every ten seconds.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
 	line := terminal.NewProgressLine(out)
 	defer line.Done()

@@ -22,7 +22,7 @@ type report struct {
 	processProblems     []string // problems with processes, such as an unexpected exit
 	stalls              []string // descriptions of the times at which recording stalled
 	contradictions      []string // responses about the registry that contradicted a change
-	deadLetteredStarts  []string // starts that were put aside
+	deadLetteredStarts  []string // start messages that executors put aside as unreadable
 	restoreViolations   []string // checks that failed after the store was restored
 	storeLossViolations []string // checks that failed after the store was deleted
 	reruns              []string // executions that a runner received again after their end
@@ -71,7 +71,8 @@ func (r *report) write(out io.Writer) {
 	}
 }
 
-// violationKind is a kind of broken promise. lines describes each case that was found.
+// violationKind is a kind of violation, such as lost executions. cases holds a description of each
+// violation that was found.
 type violationKind struct {
 	name, explanation string
 	cases             []string

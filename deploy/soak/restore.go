@@ -127,9 +127,9 @@ func (i *installation) restoreStores() error {
 	return nil
 }
 
-// toggleByEachExecutor goes through the executors and deactivates or activates the toggled workflow
-// through each of them, in turn. The result describes each change that failed, or that some service
-// did not show immediately.
+// toggleByEachExecutor alternately deactivates and activates the toggled workflow, each time
+// through the next executor. The result describes each change that failed, or that some service did
+// not show immediately.
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
@@ -189,10 +189,10 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkServicesAgree returns an error that names the first service that shows the workflow in
-// another state than the one that status implies. Each ingress must answer a request to path, the
-// workflow's webhook path, with that status. Each executor must show the workflow as active if the
-// status is 200, must not find it if the status is 404, and otherwise must show it as inactive.
+// checkServicesAgree returns an error that names the first service that does not show the workflow
+// in the state that status implies. Each ingress must answer a request to path, the workflow's
+// webhook path, with that status. Each executor must show the workflow as active if the status is
+// 200, must not find it if the status is 404, and otherwise must show it as inactive.
 func (i *installation) checkServicesAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {

@@ -15,22 +15,22 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// The roles. To act as one of the programs, the soak starts its own binary with one of these names
-// as os.Args[0].
+// Roles of the soak's processes. To start one of the programs of an installation, the soak starts
+// its own binary with the program's role as os.Args[0].
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
 	roleNode     = "soak-nats"
 	roleRunner   = "soak-runner"
 
-	// Programs that run on separate hosts.
+	// Roles of programs that run on separate hosts.
 	roleNATSServer = "soak-nats-server"
 	roleHostRunner = "soak-host-runner"
 )
 
-// RunAsRole makes this process act as one of the programs if it was started under the name of that
-// program. It returns true when the program has ended, or false at once if the process has any
-// other name. main must call it before Run.
+// RunAsRole makes this process act as one of the programs of an installation if it was started
+// under the name of that program. It returns true when the program has ended, or false at once if
+// the process has any other name. main must call it before Run.
 func RunAsRole() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:

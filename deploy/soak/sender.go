@@ -83,9 +83,9 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 	all.Wait()
 }
 
-// sendNewDelivery sends one delivery in a randomly chosen way that real senders have: without an ID
-// and without retries, twice at the same time, again after its acknowledgement, or simply with
-// retries until it is acknowledged.
+// sendNewDelivery sends one delivery. It chooses at random one of the ways in which real senders
+// behave: without an ID and without retries, twice at the same time, again after the
+// acknowledgement, or simply with retries until the delivery is acknowledged.
 func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.webhookPaths[random.IntN(len(s.webhookPaths))]
 	open := func(hasID bool) *delivery {

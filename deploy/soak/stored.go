@@ -25,8 +25,9 @@ type streamContents struct {
 	finalStatuses    map[string]execution.Status
 	finalStatusTimes map[string]time.Time // when the stream stored that report
 	// unreadable holds the executions with an unreadable report. Executors record such an execution
-	// as failed, unless they record a readable report of a final status first. Which comes first
-	// does not only depend on the stream: they may be in one batch, or in batches of two executors.
+	// as failed, unless they record a readable report of a final status first. Which report they
+	// record first does not depend only on the order in the stream: both reports may be in one
+	// batch, or in batches of two different executors.
 	unreadable map[string]bool
 }
 
@@ -115,7 +116,8 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	return all.addEvent(event, stream.StreamOf(msg.Subject()), meta)
 }
 
-// addEvent adds a message to the contents. name is the stream that holds the message.
+// addEvent adds a decoded message to the contents. name is the name of the stream that holds the
+// message.
 func (all *streamContents) addEvent(
 	event stream.DecodedMessage, name string, meta *jetstream.MsgMetadata,
 ) error {

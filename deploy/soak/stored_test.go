@@ -12,8 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution with an unreadable report and a readable one may have either final status, because
-// it depends on which of them the executors recorded first.
+// An execution with both an unreadable report and a readable one may be recorded as failed or with
+// the status in the readable report, depending on which report the executors recorded first. Any
+// other recorded status is a finding, and so is any difference from the reported status if there is
+// no unreadable report.
 func TestUnreadableAndReadableReport(t *testing.T) {
 	id := uuid.NewString()
 	readable, err := stream.ProgressMessage("default", "soak-0", "node", "",
@@ -50,7 +52,8 @@ func TestUnreadableAndReadableReport(t *testing.T) {
 	}
 }
 
-// storedMsg is a message of a stream, of which only the subject, the headers and the data are used.
+// storedMsg is a message of a stream that has only a subject, headers and data. The other methods
+// of jetstream.Msg must not be called.
 type storedMsg struct {
 	jetstream.Msg
 	msg *nats.Msg

@@ -22,8 +22,8 @@ const (
 )
 
 // fillNodeDisk fills a node's disk until only the given number of bytes is free, waits for the
-// given duration, and frees the space again. It then supervises the node as the deployment does,
-// which restarts a NATS server that stays unhealthy after its disk was full.
+// given duration, and frees the space again. Like the deployment in deploy/nats/kubernetes.yaml, it
+// then restarts the NATS server if the server stays unhealthy after its disk was full.
 func fillNodeDisk(ctx context.Context, n *node, freeBytes uint64, lasts time.Duration) error {
 	if err := n.disk.fill(freeBytes); err != nil {
 		return err

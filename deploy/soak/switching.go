@@ -30,7 +30,7 @@ func (i *installation) toggleAndCheckWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (contradictions []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
-	active, unsure := true, time.Time{}
+	active, unknownUntil := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
 		retry.Sleep(starting, toggleInterval)
 		e := i.executors[random.IntN(len(i.executors))]
@@ -43,7 +43,7 @@ func (i *installation) toggleAndCheckWorkflow(
 			apiclient.New(e.url, adminToken),
 			active,
 		); err != nil {
-			unsure = time.Now().Add(unansweredEffectWindow)
+			unknownUntil = time.Now().Add(unansweredEffectWindow)
 			continue
 		}
 		for n, ingress := range i.ingresses {
@@ -51,7 +51,7 @@ func (i *installation) toggleAndCheckWorkflow(
 			a, _ := s.sendAndRecord(ctx, d, i.toggledPath, ingress.url)
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active
-			if disagrees && time.Now().After(unsure) {
+			if disagrees && time.Now().After(unknownUntil) {
 				contradictions = append(contradictions,
 					fmt.Sprintf("%s: %s answered that active is %v; after that %s answered %d %s",
 						d.began.Format("15:04:05.000"), e.name, active, ingress.name, a.Status,

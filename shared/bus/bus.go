@@ -184,7 +184,7 @@ func checkCA(file string) error {
 }
 
 // checkURLs returns an error if one of the comma-separated URLs cannot be the URL of a NATS server.
-// The error lets Connect fail immediately, instead of waiting for a server that does not exist.
+// Without the check, Connect would wait until its timeout for a server that does not exist.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {

@@ -159,8 +159,8 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A message that could not be published because the server was down is not stored after the server
-// is back.
+// If a message could not be published because the server was down, it is not stored later, when the
+// server is back.
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
@@ -278,8 +278,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// If a server's host fails, nobody closes the connection. The client notices that the server no
-// longer answers pings, and connects to the other server in its list.
+// If a server's host fails, it does not close its connections. The client detects that the server
+// no longer answers pings, and connects to the next server in its list.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
 	link := server.NewLink(t)

@@ -27,7 +27,7 @@ const (
 // server that works answers a ping every second.
 const maxSilence = pingInterval * 3 / 2
 
-// dialer opens connections that notice when a server's host has failed. It implements
+// dialer opens connections that detect a failure of the server's host: see conn. It implements
 // nats.CustomDialer.
 type dialer struct{}
 
@@ -42,10 +42,10 @@ func (dialer) Dial(network, address string) (net.Conn, error) {
 	return newConn(raw, writeStallTimeout, maxSilence), nil
 }
 
-// conn is a connection that notices a failure of the server's host even though the host has not
-// closed the connection. The pings of nats.go do not notice this while a write blocks: they need a
-// lock that the write holds for up to a minute. A conn therefore closes itself if a write makes no
-// progress.
+// conn is a connection that detects a failure of the server's host even though the host has not
+// closed the connection. The pings of nats.go cannot detect such a failure while a write blocks:
+// they need a lock that the write holds for up to a minute. A conn therefore closes itself if a
+// write makes no progress.
 //
 // If a conn is closed after the server has been silent, it discards the data that the kernel has
 // not sent yet. Otherwise, the kernel would send the data when the host came back, long after the
@@ -89,7 +89,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		if n < minWriteProgress {
 			c.stalled.Store(true)
-			_ = c.Close() // nats.go does that only if a part of p was written
+			_ = c.Close() // nats.go closes it only if a part of p was written
 			return written,
 				fmt.Errorf("the server accepted %d of %d bytes within %s: %w", n,
 					len(p)-written+n, c.stallTimeout, err)
@@ -100,8 +100,9 @@ func (c *conn) Write(p []byte) (int, error) {
 // SetWriteDeadline does nothing, because Write sets its own deadlines.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection. If the server's host seems to have failed, Close also discards the
-// data that the kernel has not sent yet.
+// Close closes the connection. If the server's host seems to have failed (a write has stalled, or
+// the server was silent for longer than maxSilence), Close also discards the data that the kernel
+// has not sent yet.
 func (c *conn) Close() error {
 	silence := time.Since(c.createdAt) - time.Duration(c.received.Load())
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && (c.stalled.Load() || silence > c.maxSilence) {

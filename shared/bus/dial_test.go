@@ -37,7 +37,7 @@ func TestASlowNetworkIsNotASilentOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		c, ended := newConn(near, writeStallTimeout, maxSilence), make(chan struct{})
-		go func() { // a few bytes are no progress
+		go func() { // takes too few bytes to count as progress
 			defer close(ended)
 			for chunk := make([]byte, 10); ; <-time.After(time.Millisecond) {
 				if _, err := far.Read(chunk); err != nil {
@@ -50,7 +50,7 @@ func TestASlowNetworkIsNotASilentOne(t *testing.T) {
 			time.Since(begin) > writeStallTimeout {
 			t.Errorf("%d bytes within %s: %v", n, time.Since(begin), err)
 		}
-		<-ended // because the connection was closed
+		<-ended // Write has closed the connection
 	})
 }
 

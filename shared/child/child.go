@@ -21,7 +21,8 @@ type Process struct {
 }
 
 // SelfCommand returns a command that starts this binary again, with role as its os.Args[0] and args
-// as its arguments. The binary's main or TestMain finds out from os.Args[0] which role to play.
+// as its arguments. The binary's main or TestMain must check os.Args[0] to determine which program
+// to run.
 func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {

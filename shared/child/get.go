@@ -11,8 +11,8 @@ import (
 // getTimeout is how long a process may take to answer Get.
 const getTimeout = 10 * time.Second
 
-// getClient uses a new connection for each request. An idle connection might belong to a process
-// that another one at the same address has since replaced.
+// getClient uses a new connection for each request. An idle connection might lead to an earlier
+// process that served the same address.
 var getClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Get requests a URL that a process serves, such as its /readyz. It returns the status code of the

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// sysProcAttr returns no attributes: a child does not end with its parent on systems other than
-// Unix.
+// sysProcAttr returns no attributes: on systems other than Unix, a child has no process group of
+// its own and does not end with its parent.
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
 // signalGroup kills the leader alone: this system has neither process groups nor SIGTERM.

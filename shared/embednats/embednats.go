@@ -24,15 +24,16 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// ErrLocked means that another server is using the store folder. Errors of Start wrap it.
+// ErrLocked means that another server is using the store folder. Start returns an error that wraps
+// it.
 var ErrLocked = errors.New("in use by another hookstart process")
 
 // lockFile is the name of a file in the store folder that the running server locks. It is never
 // removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// clusterListenTimeout is how long Start waits until the server listens for the other nodes of its
-// cluster, which usually takes microseconds.
+// clusterListenTimeout is the maximum time that Start waits for the server to listen for the other
+// nodes of its cluster. The server usually does so within microseconds.
 const clusterListenTimeout = 10 * time.Second
 
 // Options holds the options of a server. Only StoreDir is required.
@@ -41,15 +42,15 @@ type Options struct {
 	// one server at a time may use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1. Any other address exposes a server
-	// without a password to the network.
+	// Host is the address to listen on. "" means 127.0.0.1. With any other address, the network can
+	// reach the server, which requires no password.
 	Host string
 
 	// Port is the TCP port for clients. 0 means any free port; see ClientURL.
 	Port int
 
-	// NoListener opens no port: only clients that use InProcess can connect. It cannot be combined
-	// with Cluster.
+	// NoListener means that the server opens no port for clients: only clients that use InProcess
+	// can connect. It cannot be combined with Cluster.
 	NoListener bool
 
 	// Name is the server's name, without spaces. "" means a random name. A server in a cluster
@@ -60,8 +61,9 @@ type Options struct {
 	// Tags holds labels of the server, such as "zone:a", that a cluster uses to place streams.
 	Tags []string
 
-	// SyncAlways syncs each message to disk before it is acknowledged. Without it, a message
-	// survives a crash of the process, but a power cut can lose the last two minutes.
+	// SyncAlways makes the server sync each message to disk before it is acknowledged. Without it,
+	// a message survives a crash of the process, but a power cut can lose the messages of the last
+	// two minutes.
 	SyncAlways bool
 
 	// MaxPayload is the maximum size of a message in bytes, including its headers. 0 means the
@@ -72,17 +74,18 @@ type Options struct {
 	// disk space that is free when the server starts.
 	MaxStore int64
 
-	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
+	// MonitorPort is the TCP port, on Host, for /healthz and the server's metrics. 0 means that the
+	// server does not offer them.
 	MonitorPort int
 
 	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast decides where a consumer continues whose state the server cannot read. If it
-	// returns true, the consumer begins after its stream's last message. If it returns false, or if
-	// AfterLast is nil, the consumer begins with the first message. If it returns an error, Start
-	// fails, and the next start calls AfterLast again. AfterLast is not called in a cluster, or if
-	// the stream never had a message.
+	// AfterLast decides where a consumer continues if the server cannot read the consumer's state.
+	// If it returns true, the consumer begins after its stream's last message. If it returns false,
+	// or if AfterLast is nil, the consumer begins with the first message. If it returns an error,
+	// Start fails, and the next start calls AfterLast again. AfterLast is not called in a cluster,
+	// or if the stream never had a message.
 	AfterLast func(stream, consumer string) (bool, error) `json:"-"`
 
 	// Log receives the server's log lines. It may be called concurrently, must not block and must
@@ -119,8 +122,8 @@ type Server struct {
 	roomError atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
 }
 
-// errNotRunning means that Restart has stopped the server, and is still starting it again or has
-// failed to.
+// errNotRunning means that Restart has stopped the server, and that it either has not started it
+// again yet or has failed to start it.
 var errNotRunning = errors.New("the NATS server is not running; it is being restarted")
 
 // Start starts a server and returns once its streams have been recovered and clients can connect.
@@ -210,8 +213,8 @@ func withoutPath(err error) error {
 }
 
 // startAndRepair runs a server in a locked folder. If the server could not read the states of some
-// consumers, startAndRepair stops it, resets these consumers and runs it again. In a cluster it
-// does not reset any, because the other nodes have the consumers' states.
+// consumers, startAndRepair stops it, resets these consumers and runs it again. In a cluster, it
+// resets no consumers, because the other nodes have their states.
 func startAndRepair(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := runServer(o, log)
@@ -337,9 +340,10 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitClusterListener waits until the server of a cluster listens for the other nodes; this is the
-// only listener that the server opens in the background. It returns an error if the server has
-// logged a fatal error, or if the listener does not open within clusterListenTimeout.
+// awaitClusterListener waits until the server of a cluster listens for the other nodes. This
+// listener is the only one that the server opens in the background. awaitClusterListener returns an
+// error if the server has logged a fatal error, or if the listener does not open within
+// clusterListenTimeout.
 func awaitClusterListener(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)

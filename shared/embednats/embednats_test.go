@@ -159,9 +159,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A restart takes a long time if the server has many messages. In the meantime, InProcessConn and
-// Health must return an error immediately. A client holds its locks while it connects, so if
-// InProcessConn waited, all calls to the client would block as well.
+// A restart takes a long time if the server has many messages. Until the restart has finished,
+// InProcessConn and Health must return an error immediately. A NATS client holds its locks while it
+// connects, so if InProcessConn waited, all calls to the client would block as well.
 func TestClientsDoNotWaitForARestart(t *testing.T) {
 	var restarting atomic.Bool
 	starting, goOn := make(chan struct{}), make(chan struct{})
@@ -225,8 +225,8 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	below := filepath.Join(file, "store")
 	refused(t, embednats.Options{StoreDir: below}, nil, below, "not a directory")
 
-	// If there is a file instead of the folder jetstream, nats-server itself fails and reports a
-	// fatal error.
+	// If the store folder contains a file named jetstream where nats-server expects a folder,
+	// nats-server itself fails, and logs a fatal error.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
 		t.Fatal(err)
 	}
-	start(t, o) // the lock is free again
+	start(t, o) // the failed start has released the lock of the folder
 }
 
 func TestFolderIsReadOnly(t *testing.T) {
@@ -284,8 +284,8 @@ func TestPortInUse(t *testing.T) {
 		"cluster port "+text, "used by another program")
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1",
 		"cannot use port")
-	// Without a port in the options, checkPorts checks nothing. So it is nats-server itself that
-	// fails to listen, with its own error.
+	// If the options contain no port, checkPorts checks nothing. Then nats-server itself fails to
+	// listen, and Start returns its error.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
 }

@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// maxReservedBytes is the maximum size of CheckRoom's reserve. It equals the default size limit
-	// of the stream of reports.
+	// maxReservedBytes is the maximum size of the space that CheckRoom reserves. It equals the
+	// default size limit of the stream of reports.
 	maxReservedBytes = 1 << 30
 	// roomCheckInterval is the interval at which WatchRoom measures the total size of all streams.
 	roomCheckInterval = 100 * time.Millisecond
 )
 
 // CheckRoom returns an error if no more executions should be started, because all streams together
-// have almost reached MaxStore. The last tenth of MaxStore, but at most 1 GiB, is reserved for all
-// other messages. Without this reserve, nothing could be reported, canceled or changed any more:
-// beyond MaxStore, the server refuses messages to every stream, even to one that would drop old
-// messages for new ones.
+// have almost reached MaxStore. The last tenth of MaxStore, but at most 1 GiB, is reserved for
+// messages that do not start executions. Without this reserve, runners could no longer report, and
+// operators could no longer cancel executions or change workflows: beyond MaxStore, the server
+// refuses messages to every stream, even to a stream that discards its oldest messages when it is
+// full.
 //
-// CheckRoom never blocks: it returns the result of WatchRoom's last measurement, or nil if there is
-// none.
+// CheckRoom never blocks: it returns the result of WatchRoom's last measurement, or nil if nothing
+// has been measured yet.
 func (s *Server) CheckRoom() error {
 	if full := s.roomError.Load(); full != nil {
 		return *full
@@ -66,7 +67,7 @@ func checkRoomNow(ns *server.Server) error {
 	}
 	config, stats := v.JetStream.Config, v.JetStream.Stats
 	if config == nil || stats == nil || !ns.JetStreamEnabled() {
-		return nil // Health reports that
+		return nil // Health reports that JetStream is disabled
 	}
 	limit, used := config.MaxStore, int64(min(stats.Store, math.MaxInt64))
 	if used <= limit-min(limit/10, maxReservedBytes) {

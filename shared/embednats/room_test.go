@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// CheckRoom does not wait for a measurement: it returns the result of the last one.
+// CheckRoom does not wait for a measurement that is still running: it returns the result of the
+// last one that has ended.
 func TestCheckRoomDoesNotWait(t *testing.T) {
 	t.Parallel()
 	s := &Server{nats: &server.Server{}}

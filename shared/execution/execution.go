@@ -46,7 +46,7 @@ func (s Status) Follows(before Status) bool {
 	}
 }
 
-// Source identifies the kind of event that started an execution.
+// Source identifies what started an execution, such as a webhook request.
 type Source string
 
 // The sources of executions. SourceWebhook is a request to the webhook endpoint. SourceRerun is an
@@ -58,7 +58,7 @@ const (
 	SourceEvent   Source = "event"
 )
 
-// Sources lists every kind of event that can start an execution.
+// Sources lists all sources.
 var Sources = []Source{SourceWebhook, SourceRerun, SourceEvent}
 
 // Values holds the headers or the query parameters of a request. It maps each name to its values,
@@ -92,7 +92,7 @@ type Start struct {
 	RerunOf    string // the ID of the execution that this one reruns; "" for none
 	ReplayOf   string // the ID of the execution whose request is replayed; "" for none
 
-	AcceptedAt time.Time // when the ingress or the operators' API accepted it
+	AcceptedAt time.Time // when the ingress or the operators' API accepted the start
 	Payload    Payload   // the body
 	Headers    Values    // the request's headers, without credentials
 	Query      Values    // the query parameters, without the token
@@ -123,10 +123,10 @@ type Rejection struct {
 	// Payload is the body. If the body was not read, Payload holds only its Content-Type, and Kind
 	// is BodyNone. Kind is also BodyNone if the body was declared as JSON but is not valid JSON.
 	Payload      Payload
-	DeclaredSize int64  // the body's length in bytes, as declared if it was not read
+	DeclaredSize int64  // the body's length in bytes; if the body was not read, its Content-Length
 	Headers      Values // the request's headers, without credentials
 	Query        Values // the query parameters, without the token
-	Code         string // the code of the refusal
+	Code         string // the code of the refusal, such as workflow_inactive
 	TokenID      string // the ID of the token that was used
 	Trace        string // the W3C traceparent
 
@@ -152,8 +152,8 @@ type Progress struct {
 	// EndedGroups lists the groups other than Group that had already reported a final status of
 	// this execution when this report was made. It is set only for an execution with an order key.
 	EndedGroups []string
-	Error       string // Failed: why it failed; Canceled: what the runner reported
-	Output      []byte // the output, with Succeeded: one JSON text, or empty
+	Error       string // for Failed, why it failed; for Canceled, the error the runner reported
+	Output      []byte // the output, if Status is Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the regular expression for the IDs of workflows, nodes and accounts, and for the

@@ -43,7 +43,7 @@ func TestValidJSON(t *testing.T) {
 }
 
 // ValidJSON scans strings eight bytes at a time. The test therefore tries every byte value at each
-// position of a word, with different bytes around it.
+// position of a group of eight bytes, with different bytes around it.
 func TestValidJSONReadsEachByteOfAString(t *testing.T) {
 	for before := range 17 {
 		for c := range 256 {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// BodyKind is the kind of a request body. It determines how Payload.Input converts the body to
-// JSON.
+// BodyKind is the kind of a request body. It determines how Payload.WorkflowInput converts the body
+// to JSON.
 type BodyKind uint8
 
 // The kinds of bodies. A rejected execution has the kind BodyNone if its body was not read, or was
@@ -25,7 +25,7 @@ const (
 // Payload is the body of a request, and how to interpret it.
 type Payload struct {
 	ContentType string // the Content-Type as sent, with its parameters
-	// Kind determines how Input converts Body to JSON.
+	// Kind determines how WorkflowInput converts Body to JSON.
 	Kind BodyKind
 	Body []byte // the body as sent
 }

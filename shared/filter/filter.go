@@ -186,7 +186,7 @@ type predicate struct {
 	all     []predicate // several operators, which must all hold
 }
 
-// comparison is the test of a number against a bound: $gt, $gte, $lt or $lte.
+// comparison compares a number with a bound, for the operators $gt, $gte, $lt and $lte.
 type comparison struct {
 	bound                   decimal
 	allowsLess, allowsEqual bool // whether the value may be less than the bound, or equal to it

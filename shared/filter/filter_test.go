@@ -474,8 +474,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 	}
 }
 
-// FuzzFilter checks that the text of every valid filter can be parsed again and stays the same,
-// that the filter can be evaluated for any body and query, and that Match agrees with the reference
+// FuzzFilter checks three properties. The text of every valid filter can be parsed again and stays
+// the same. The filter can be evaluated for any body and query. Match agrees with the reference
 // implementation, the function second, unless the input is ambiguous. The body is a form or a JSON
 // document. The header X-A has the same value as the query.
 func FuzzFilter(f *testing.F) {
@@ -555,7 +555,7 @@ var longExponent = regexp.MustCompile(`[0-9][eE][-+]?[0-9]{4}`)
 func ambiguous(text string) bool {
 	type container struct {
 		members map[string]bool // nil in an array
-		isValue bool            // the next token is the value of a member
+		isValue bool            // whether the next token is the value of a member
 	}
 	open := []container{{}}
 	decoder := json.NewDecoder(strings.NewReader(text))

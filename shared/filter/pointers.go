@@ -18,8 +18,8 @@ type pointerSet struct {
 type node struct {
 	number         int    // number of the node in the tree, from 0
 	name           string // name of the member that this step selects
-	index          int    // index of the selected element; -1 if name is not an index
-	pointerIndexes []int  // indexes of the pointers that end here
+	index          int    // index of the selected array element; -1 if name is not an index
+	pointerIndexes []int  // indexes in scanner.values of the pointers that end here
 	numPointers    int    // number of pointers that end here or below
 	children       []*node
 }
@@ -82,7 +82,7 @@ type scanner struct {
 	position   int
 	values     []value
 	unresolved int    // number of pointers that have not been resolved yet
-	visited    []bool // whether a node has been reached, by number: a duplicate member is ignored
+	visited    []bool // whether a node was reached, by node.number; later duplicates are ignored
 }
 
 // scanNode scans the value at the current position, which is the value that n selects. It stops as

@@ -88,8 +88,8 @@ func unquote(quoted []byte) string {
 	return string(inner)
 }
 
-// decimal is the number 0.digits × 10^exponent. Numbers are compared exactly, so an ID beyond 2^53
-// does not equal the next one.
+// decimal is the number 0.digits × 10^exponent. Numbers are compared exactly: two different
+// integers, such as IDs, are never equal, even beyond 2^53, where a float64 would round them.
 type decimal struct {
 	negative bool
 	digits   string // without leading or trailing zeros; "" means zero

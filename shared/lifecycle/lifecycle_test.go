@@ -64,7 +64,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// When one component ends, all others are stopped, and WaitAndStop returns its error.
+// If one component returns an error, all others are stopped, and WaitAndStop returns that error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Components

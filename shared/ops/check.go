@@ -10,7 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A failure appears in /readyz within 3 s: readinessCheckInterval plus readinessCheckTimeout.
+// A component that stops working is reported by /readyz within 3 s, which is readinessCheckInterval
+// plus readinessCheckTimeout.
 const (
 	readinessCheckInterval = time.Second
 	readinessCheckTimeout  = 2 * time.Second
@@ -40,7 +41,9 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.MarkReady(c.Component) // when the service stops, it reports that itself
+	// Remove the check's failure when the service stops, because the service then reports only that
+	// it is stopping.
+	defer o.Ready.MarkReady(c.Component)
 	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true

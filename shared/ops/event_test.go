@@ -51,7 +51,8 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 }
 
-// counted is a writer that counts the writes and signals each one.
+// counted is a writer that keeps the text it gets, counts the writes, and signals each write on
+// came.
 type counted struct {
 	mu     sync.Mutex
 	text   strings.Builder

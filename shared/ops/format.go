@@ -10,7 +10,7 @@ import (
 )
 
 // jsonLineFormatter is a logrus formatter that writes the same lines as logrus.JSONFormatter, but
-// without reflection, which caused a third of a request's allocations.
+// without reflection. With reflection, formatting caused a third of the allocations of a request.
 type jsonLineFormatter struct{ program string }
 
 // standardFields lists the members that every line contains, sorted by name.
@@ -32,8 +32,8 @@ func (f jsonLineFormatter) Format(e *logrus.Entry) ([]byte, error) {
 	return f.append(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append appends a log line to line and returns the result. The line is a JSON object of members
-// and the standard fields, sorted by name. append sorts the slice members itself.
+// append appends a log line to line and returns the result. The log line is a JSON object that
+// contains members and the standard fields, sorted by name. append sorts members in place.
 func (f jsonLineFormatter) append(
 	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {
@@ -58,7 +58,7 @@ func (f jsonLineFormatter) append(
 	return append(line, '\n')
 }
 
-// appendStandardField appends the value of a member that every line contains.
+// appendStandardField appends the value of the standard field with the given name.
 func (f jsonLineFormatter) appendStandardField(
 	line []byte, name string, level logrus.Level, at time.Time, message string,
 ) []byte {
@@ -103,7 +103,8 @@ func fieldOf(name string, value any) Field {
 	return Field{Name: name, kind: fieldJSON, text: string(text)}
 }
 
-// appendJSONString appends a string as JSON. Nearly all strings need no escaping.
+// appendJSONString appends a string as JSON. Nearly all strings need no escaping, so it calls
+// json.Marshal only for those that do.
 func appendJSONString(line []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

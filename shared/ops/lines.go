@@ -14,8 +14,8 @@ import (
 // stderr receives the logs of all services in this process.
 var stderr = &batchedLineWriter{out: os.Stderr}
 
-// FlushLog writes the lines of the log that have not been written yet. It must be called before the
-// process exits. It returns after flushTimeout even if the log cannot be written.
+// FlushLog writes the log lines that have not been written yet. It must be called before the
+// process exits. If the log cannot be written, FlushLog gives up after flushTimeout.
 func FlushLog() { stderr.flush(flushTimeout) }
 
 const flushTimeout = time.Second
@@ -39,7 +39,7 @@ type batchedLineWriter struct {
 	mu           sync.Mutex
 	waitingLines []byte
 	spare        []byte // an empty buffer to swap with waitingLines; nil during a write
-	dropped      int    // number of lines that were lost since lines were last written
+	dropped      int    // number of lines that were dropped since the last write
 	lastWrite    time.Time
 	timer        *time.Timer // starts a write; nil until the first line is held back
 	timed        bool        // whether timer is running
@@ -149,8 +149,8 @@ func (w *batchedLineWriter) write() {
 	}
 }
 
-// writeOut writes lines. If dropped is not 0, it appends a line that reports how many lines after
-// them were dropped.
+// writeOut writes lines. If dropped is not 0, it appends a line that reports how many log lines
+// were dropped.
 func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
 	if dropped > 0 {
 		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.append(lines, logrus.WarnLevel,

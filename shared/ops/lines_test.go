@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// pipe is a writer that blocks until it is opened.
+// pipe is a writer whose Write blocks until the channel open is closed.
 type pipe struct {
 	open chan struct{}
 	text bytes.Buffer
@@ -42,7 +42,7 @@ func TestALogThatNobodyReadsBlocksNobody(t *testing.T) {
 				lines.add(line, time.Now())
 			}
 			if i == 0 {
-				synctest.Wait() // for the write that blocks
+				synctest.Wait() // wait until the first write blocks
 			}
 		}
 		begin := time.Now()
@@ -85,7 +85,8 @@ func (d *fullDisk) Write(lines []byte) (int, error) {
 	return d.text.Write(lines)
 }
 
-// Lines that could not be written are also counted as dropped.
+// If writing to the log fails, the lines of that write are counted as dropped. The next write that
+// succeeds includes a line that reports their number.
 func TestLinesThatFailedAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestLinesThatFailedAreReported(t *testing.T) {
 // The line of a fatal error is written before the program exits.
 func TestFatalLineIsWritten(t *testing.T) {
 	t.Parallel()
-	if flag.Arg(0) == "fatal" { // this is the program
+	if flag.Arg(0) == "fatal" { // this process is the program that fails
 		log, err := NewLogger("ingress", "info")
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
-// Package otlp sends a program's spans to a collector if OpenTelemetry's standard variables request
-// it. The SDK reads these variables itself: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
-// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
+// Package otlp sends a program's spans to a collector if OpenTelemetry's standard environment
+// variables request it. The SDK reads these variables itself: OTEL_EXPORTER_OTLP_ENDPOINT,
+// _HEADERS, _CERTIFICATE, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
 package otlp
 
 import (
@@ -64,8 +64,9 @@ func Start(
 	return p, stop, nil
 }
 
-// tracingRequested reports whether OpenTelemetry's variables request spans. It returns false if
-// none is set, because OpenTelemetry's default, a collector on this machine, hardly ever exists.
+// tracingRequested reports whether OpenTelemetry's environment variables request spans. It returns
+// false if none of them is set, although OpenTelemetry would then send spans to a collector on this
+// machine: such a collector hardly ever exists.
 func tracingRequested(getenv func(string) string) (bool, error) {
 	var given string // name of the endpoint variable in effect
 	for _, name := range []string{

@@ -110,8 +110,8 @@ func (a *Answerer) recordNonceIfNew(nonce string) bool {
 	return true
 }
 
-// sign returns the first half of the HMAC-SHA256 of purpose and nonce, in base64url. Half is
-// enough, because a question can be asked only once.
+// sign returns the first half of the HMAC-SHA256 of purpose and nonce, in base64url. Half of it is
+// enough, because each question and each answer is used only once.
 func sign(key []byte, purpose, nonce string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(purpose + " " + nonce))

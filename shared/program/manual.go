@@ -10,9 +10,9 @@ import (
 )
 
 // writeManual writes a program's manual page with the macros of man(7). The page contains the
-// --help texts of the program and of each of its verbs. The page of the command line tool belongs
-// in section 1 (user commands), the pages of the services in section 8 (administration). exitStatus
-// describes the exit codes that only this program has.
+// --help texts of the program and of each of its commands. The page of the command line tool
+// belongs in section 1 (user commands), the pages of the services in section 8 (administration).
+// exitStatus describes the exit codes that only this program has.
 func writeManual(w io.Writer, app *kong.Application, version, exitStatus string) error {
 	page := &manualWriter{Writer: bufio.NewWriter(w)}
 	section := "8"
@@ -48,8 +48,9 @@ func writeManual(w io.Writer, app *kong.Application, version, exitStatus string)
 	return page.Flush()
 }
 
-// flagsOf returns the visible flags of a verb and of its parent verbs: one slice for each of them,
-// beginning with the verb itself. The flags of the program itself are omitted.
+// flagsOf returns the visible flags of a command and of its parent commands. The result has one
+// slice for each command, beginning with the given one. The flags of the program itself are
+// omitted.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visibleFlags(node.Flags))

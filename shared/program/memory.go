@@ -34,9 +34,9 @@ func gcPercentFor(live uint64) int {
 		min(gcPercent, largeHeapGrowthBytes*100/live)))
 }
 
-// keepAdjustingGCPercent adjusts the percentage after each collection, according to the size of the
-// live heap. Go has no event for that, but it runs the finalizer of an object that a collection
-// finds unreachable.
+// keepAdjustingGCPercent adjusts the GC percentage after each collection, according to the size of
+// the live heap. Go does not notify a program of a collection, but it runs the finalizer of an
+// object that a collection finds unreachable.
 func keepAdjustingGCPercent() {
 	type witness struct{ percent int }
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

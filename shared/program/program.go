@@ -95,7 +95,7 @@ func exitWithError(name string, err error, code int) {
 	}()
 	select {
 	case <-written:
-	case <-time.After(time.Second): // a log that cannot be written must not prevent a restart
+	case <-time.After(time.Second): // a blocked stderr must not prevent the exit
 	}
 	os.Exit(code)
 }

@@ -37,8 +37,8 @@ type manFlag bool
 // exitStatusVar is the kong variable that holds a program's own exit codes for its manual page.
 const exitStatusVar = "exit-status"
 
-// ExitStatusHelp adds a text to the program's manual page. It describes the exit codes that the
-// program has in addition to those of Main.
+// ExitStatusHelp adds a text to the program's manual page. The text describes the exit codes that
+// the program has in addition to those of Main.
 func ExitStatusHelp(text string) kong.Option { return kong.Vars{exitStatusVar: text} }
 
 // BeforeReset prints the manual page and exits.

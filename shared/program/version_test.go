@@ -48,8 +48,8 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 	}
 }
 
-// The manual page contains each verb and flag with its help, default and variable. It contains no
-// text that roff would interpret by mistake.
+// The manual page contains each command and flag with its help, default and environment variable.
+// It contains no text that roff would interpret by mistake.
 func TestManual(t *testing.T) {
 	var flags struct {
 		program.StandardFlags

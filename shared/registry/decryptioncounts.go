@@ -9,11 +9,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// DecryptionCounts counts what a set of keys can and cannot decrypt. The caller decides what is
-// counted: encrypted values, nodes with secrets, or workflows with secrets.
+// DecryptionCounts counts the items that a set of keys can and cannot decrypt. The caller decides
+// what an item is: an encrypted value, a node with secrets, or a workflow with secrets.
 type DecryptionCounts struct {
-	Decryptable   int      // how many of the counted things the keys can decrypt
-	Undecryptable int      // how many of them the keys cannot decrypt
+	Decryptable   int      // number of items that the keys can decrypt
+	Undecryptable int      // number of items that the keys cannot decrypt
 	MissingKeyIDs []string // IDs of the missing keys, sorted
 	LastError     error    // the last error that was counted; nil if there was none
 }

@@ -20,7 +20,8 @@ type EventSubscription struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// The kinds of operator events. A kind with the Recovered suffix reports that a condition is over.
+// The kinds of operator events. A kind followed by EventRecoveredSuffix, such as
+// queue.unattended.recovered, reports that the condition is over.
 const (
 	EventExecutionFailed = "execution.failed"
 	EventQueueUnattended = "queue.unattended"

@@ -14,7 +14,7 @@ type StoreTarget uint32
 const (
 	StoreTargetShared StoreTarget = iota // the stream that all queues share
 	StoreTargetOwn                       // the queue's own stream
-	StoreTargetClosed                    // in no stream; lasts a few seconds at most
+	StoreTargetClosed                    // the queue is closed, for a few seconds at most
 )
 
 // A queue or workflow is closed while its last delivery IDs are being copied to another stream: an
@@ -41,13 +41,14 @@ func monotonicNanos() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
-// queueGate holds the target of one queue, and counts the requests that are storing something for
-// the queue. Each request is counted before it reads the target. So after a change of the target,
-// the old one is out of use once all requests that were counted before the change have finished.
+// queueGate holds the StoreTarget of one queue, and counts the requests that are storing something
+// for the queue. Each request is counted before it reads the target. So after a change of the
+// target, the old one is out of use once all requests that were counted before the change have
+// finished.
 type queueGate struct {
 	target              atomic.Uint32 // a StoreTarget
 	targetBeforeClosing atomic.Uint32 // the target before the queue was closed
-	closedAt            atomic.Int64  // clock reading when the queue was closed; 0 means open
+	closedAt            atomic.Int64  // monotonicNanos when the queue was closed; 0 means open
 	hasOwnStream        atomic.Bool   // the queue has its own stream, which may hold messages
 
 	epoch        atomic.Uint32

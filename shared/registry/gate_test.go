@@ -192,8 +192,8 @@ func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 	}
 }
 
-// The registry is reloaded while a request is running. Until the request has finished, no change
-// counts as in force, from revision 1 on.
+// The registry is reloaded while a request is running. Until the request has finished,
+// FirstPendingRevision returns 1, which means that no revision is in force.
 func TestALoadWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

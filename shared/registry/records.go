@@ -10,11 +10,12 @@ import (
 
 // The records of the registry. Records from a Directory or a Change are shared and must not be
 // modified: modify a Clone. Times are UTC; the zero time means not set. The "audit" tag is for
-// package edit. It is the field's name in the audit, followed by ",hidden" if the audit must not
-// show the value. Fields tagged "-" are not in the audit.
+// package edit. It is the field's name in the audit log, followed by ",hidden" if the log must not
+// show the value. Fields tagged "-" are not in the audit log.
 
-// RateLimit limits requests. After a period without requests, as many as Requests are admitted
-// immediately, and then one every Window/Requests. The zero value means that no limit is set.
+// RateLimit limits requests. After a quiet period, a burst of up to Requests requests is admitted
+// immediately, and then one request every Window/Requests. The zero value means that no limit is
+// set.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds
@@ -24,9 +25,9 @@ type RateLimit struct {
 type Plan struct {
 	ID              string
 	WebhookTriggers bool      // whether workflows may have webhook triggers
-	MaxActive       int64     // active workflows with webhook triggers, or Unlimited
+	MaxActive       int64     // maximum number of active webhook workflows, or Unlimited
 	RateLimit       RateLimit // rate limit of each workflow without one of its own
-	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
+	BytesPerDay     int64     // maximum size of an account's request bodies per day, or Unlimited
 }
 
 // Unlimited is the value of Plan.MaxActive or Plan.BytesPerDay if there is no limit.
@@ -55,8 +56,8 @@ type Account struct {
 	CreatedAt time.Time `audit:"-"`
 	// LastTransition is the last activation or deactivation of one of the account's workflows. It
 	// is written to this record first, and then to the workflow's record. If a crash prevents the
-	// second write, another executor or the next transition makes up for it. LastTransition.Number
-	// is 0 if there has been no transition.
+	// second write, another executor makes that write, or the next transition does.
+	// LastTransition.Number is 0 if there has been no transition.
 	LastTransition ActivationTransition `audit:"-"`
 	// Events makes the account's events start a workflow. nil means that they start none. The value
 	// is shared and must not be modified.
@@ -78,7 +79,7 @@ type ActivationTransition struct {
 	unknown unknownFields
 }
 
-// Actor is the operator or program that makes a change, as shown in the audit.
+// Actor is the operator or program that makes a change, as shown in the audit log.
 type Actor struct {
 	Kind string `json:"kind"`           // admin-token, key, user or system
 	ID   string `json:"id,omitempty"`   // the ID of the key or of the user; otherwise ""
@@ -141,7 +142,7 @@ type Trigger struct {
 // SyncResponse makes the response to a request wait until its execution has finished.
 type SyncResponse struct {
 	WaitSeconds int64 `audit:"waitSeconds"` // maximum wait in seconds
-	Raw         bool  `audit:"raw"`         // the execution's output is the response body
+	Raw         bool  `audit:"raw"`         // whether the response body is the execution's output
 
 	unknown unknownFields `audit:"-"`
 }
@@ -158,7 +159,7 @@ func (a *SyncResponse) Clone() *SyncResponse {
 // HashedToken is the part of a node's token that an ingress may read: the hash of its text and its
 // expiry, but not the text itself.
 type HashedToken struct {
-	Hash      TokenHash // of the token's text
+	Hash      TokenHash // hash of the token's text
 	ExpiresAt int64     // Unix nanoseconds; 0 means never
 }
 
@@ -245,9 +246,9 @@ type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.
 	Restoring bool
-	// WriteID is a random UUID that changes each time the record is written. If a process has
-	// seen the registry go back to an earlier state, it does not rely on the registry again until
-	// the stamp has changed: see package consistency.
+	// WriteID is a random UUID that changes each time the record is written. If a process has seen
+	// the registry go back to an earlier state, it does not rely on the registry again until the
+	// WriteID has changed: see package consistency.
 	WriteID string
 	// RestoreID is a random UUID that changes each time the registry is restored from the copy in
 	// the database.

@@ -18,7 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
-// The names of the buckets.
+// The names of the buckets. SecretsBucket contains the tokens and the sample payloads; Bucket
+// contains all other records.
 const (
 	Bucket        = "registry"
 	SecretsBucket = "registry_secrets"
@@ -67,7 +68,7 @@ type Change struct {
 	// StoredAt is when the server stored the revision.
 	StoredAt time.Time
 
-	Plans    Plans // the plans; may be empty, but not nil
+	Plans    Plans // the new plan catalog; may be empty, but not nil, if it is set
 	Account  *Account
 	Workflow *Workflow
 	APIKey   *APIKey // ingresses ignore it

@@ -16,7 +16,8 @@ type keyedPointer interface {
 }
 
 // shardedMap is a hash table for one writer and many readers. Readers take no lock, so a change
-// delays no request. A change copies one shard, which takes 8 KB if the table has a million values.
+// delays no request. A change copies one shard, whose size is 8 KB if the table has a million
+// values.
 //
 // The table takes 30 to 43 bytes per value, depending on how full the shards are, because it does
 // not store the keys. A sync.Map, whose readers take no lock either, takes 110 bytes. A map takes

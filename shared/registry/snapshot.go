@@ -20,7 +20,7 @@ type CompiledWorkflow struct {
 	Queue       string
 	Active      bool      // as recorded, regardless of the plan
 	activeIndex uint32    // index in accountWriterState.active; for the writer only
-	Transition  int64     // orders the active workflows of an account
+	Transition  int64     // orders the active workflows of an account: see Workflow.Transition
 	RateLimit   RateLimit // zero means the plan's rate limit
 	Nodes       []TriggerNode
 	gate        workflowGate // determines where the workflow's start messages are stored
@@ -28,8 +28,8 @@ type CompiledWorkflow struct {
 
 func (w *CompiledWorkflow) key() string { return w.ID }
 
-// compareActivation orders an account's active workflows by the time of their activation, earliest
-// first.
+// compareActivation compares two active workflows of an account by the time of their activation.
+// The result is negative if w was activated first.
 func (w *CompiledWorkflow) compareActivation(other *CompiledWorkflow) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
@@ -104,7 +104,7 @@ func (a *accountView) allows(w *CompiledWorkflow) bool {
 // account's accountView. Lookup reads only the accountView.
 type accountWriterState struct {
 	id        string
-	hasRecord bool                // whether it has a record; otherwise only workflows refer to it
+	hasRecord bool                // if false, only workflows refer to the account
 	planID    string              // the ID of the account's plan
 	active    []*CompiledWorkflow // the active workflows, in no particular order
 }
@@ -119,7 +119,7 @@ type Snapshot struct {
 	// writeTarget holds the tables to which changes are applied: the current ones, or the separate
 	// ones while the registry is being reloaded.
 	writeTarget      *tables
-	keys             *seal.Keys       // decrypt senders' secrets
+	keys             *seal.Keys       // to decrypt senders' secrets
 	pendingRevisions pendingRevisions // the changes that have been applied but are not yet in force
 }
 
@@ -141,8 +141,8 @@ type tables struct {
 	// decryptedWorkflows holds the IDs of the workflows that have encrypted sender secrets, all of
 	// which could be decrypted.
 	decryptedWorkflows map[string]struct{}
-	queueGates         map[string]*queueGate // by the names in workflows and queue records
-	keys               *seal.Keys            // decrypt senders' secrets
+	queueGates         map[string]*queueGate // by queue name
+	keys               *seal.Keys            // to decrypt senders' secrets
 
 	// ownStreams holds the names of the queues that have their own streams. It is replaced at each
 	// change, so readers take no lock.
@@ -264,7 +264,7 @@ func (s *Snapshot) FinishLoad() {
 		w.gate.supersede()
 	}
 	// Requests that looked up their workflow in the previous tables may still be storing messages.
-	// Until they have finished, no change counts as in force, from revision 1 on.
+	// Until they have finished, revision 1 counts as pending, so no revision is in force.
 	for _, q := range before.queueGates {
 		s.pendingRevisions.trackUntilIdle(q, 1)
 	}
@@ -321,7 +321,7 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 		t.dropEmptyAccountState(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
-		return t.setWorkflow(t.compileWebhook(c.Workflow))
+		return t.setWorkflow(t.compileWorkflow(c.Workflow))
 	case c.Queue != nil:
 		q := t.ensureQueueGate(c.Queue.Name)
 		t.noteOwnStream(c.Queue.Name, c.Queue.Stream != nil)
@@ -436,9 +436,9 @@ func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	t.accounts.set(a)
 }
 
-// compileWebhook compiles a workflow's record into the CompiledWorkflow that Lookup returns. It
+// compileWorkflow compiles a workflow's record into the CompiledWorkflow that Lookup returns. It
 // also records whether the workflow's senders are usable and could be decrypted.
-func (t *tables) compileWebhook(r *Workflow) *CompiledWorkflow {
+func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 	// Most workflows have one node with one token. So allocate the CompiledWorkflow together with
 	// space for one node and one token.
 	whole := &struct {

@@ -15,9 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// A snapshot finds nothing until it is loaded, and then everything at once. This matters because an
-// ingress already uses the snapshot while it is still loading the registry, for example for its
-// metrics.
+// Until FinishLoad is called, Lookup finds no workflow. From then on it finds every workflow,
+// together with its account and plan. This matters because an ingress already uses the snapshot
+// while it is still loading the registry, for example for its metrics.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
@@ -60,9 +60,9 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// Earlier versions accepted an order key that is taken from a header with the sender's secret. Such
-// an order key is ignored, because order keys are shown to operators. The sender still verifies
-// requests with the secret.
+// Earlier versions accepted an order key that is taken from the header with the sender's secret. If
+// such an order key is still stored, it is ignored, because operators can see order keys. The
+// sender still verifies requests with the secret.
 func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
@@ -213,7 +213,8 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup measures the lookup of one workflow among a million, which every request needs.
+// BenchmarkLookup measures how long it takes to look up one workflow among a million. An ingress
+// does this for every request.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{

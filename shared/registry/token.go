@@ -13,14 +13,16 @@ import (
 // TokenHash is the SHA-256 hash of a token's text. The ingress has only the hashes of tokens.
 type TokenHash [sha256.Size]byte
 
-// NewToken returns a new token: 256 random bits, URL-safe.
+// NewToken returns a new token: webhook.TokenPrefix, followed by 256 random bits in URL-safe
+// base64.
 func NewToken() string {
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // never fails, as crypto/rand documents
 	return webhook.TokenPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// HashToken returns the hash of a token, which may be any text.
+// HashToken returns the hash of a token's text. It accepts any text, even one that is no valid
+// token.
 func HashToken(token string) TokenHash { return execution.SHA256(token) }
 
 // ID returns 16 hex digits that identify a token in places where its text must not appear.

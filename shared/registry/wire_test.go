@@ -79,9 +79,9 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 	}
 }
 
-// Decoding a stored record and encoding it again changes nothing, and keeps even fields that only a
-// later version defines. The test also fails if a message has a field that the functions for
-// decoding and encoding do not handle: a change of a record would lose that field.
+// Decoding a stored record and encoding it again changes nothing. Even fields that only a later
+// version defines are kept. The test also fails if a message has a field that the functions for
+// decoding and encoding do not handle, because changing a stored record would then lose that field.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -186,7 +186,8 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	}
 }
 
-// Every field of a record either has a name for the audit log, or is explicitly excluded from it.
+// Every field of a record has the struct tag audit, which either gives the field a name for the
+// audit log or explicitly excludes the field from it.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
 	var check func(record reflect.Type)

@@ -32,7 +32,7 @@ const reportOverheadBytes = 16 << 10
 // runs in a separate goroutine. The caller must have taken a concurrency slot. The slot is freed
 // when the handler has returned or has been abandoned. o is the lease of a message with an order
 // key, and nil for all other messages.
-func (r *runner) beginAttempt(msg jetstream.Msg, o *orderedMessageState) {
+func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -64,7 +64,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *orderedMessageState) {
 		return
 	}
 	if m.attempt > r.Attempts {
-		go r.failExhausted(m)
+		go r.reportExhausted(m)
 		return
 	}
 	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
@@ -73,9 +73,9 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *orderedMessageState) {
 // freeSlot frees a concurrency slot.
 func (r *runner) freeSlot() { r.freeSlots <- struct{}{} }
 
-// failExhausted reports an execution as failed because no runner has finished it within the allowed
-// number of attempts.
-func (r *runner) failExhausted(m *message) {
+// reportExhausted reports an execution as failed because no runner has finished it within the
+// allowed number of attempts.
+func (r *runner) reportExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
@@ -104,7 +104,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		r.markDone(m)
 	case m.attempt > r.Attempts:
 		r.endSpan(ctx, failureOutcome(errHandlerNotCalled))
-		r.failExhausted(m)
+		r.reportExhausted(m)
 		return
 	case canceled:
 		r.reportCanceled(ctx, m)
@@ -149,8 +149,9 @@ var errHandlerNotCalled = errors.New(
 		"member may have it",
 )
 
-// runHandler calls the handler, with Options.Timeout as the limit, and finishes the attempt unless
-// the handler was abandoned in the meantime. ctx contains the attempt's span.
+// runHandler calls the handler, with Options.Timeout as the limit. When the handler returns,
+// runHandler finishes the attempt, unless the handler has been abandoned before. ctx contains the
+// attempt's span.
 func (r *runner) runHandler(ctx context.Context, m *message) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -230,8 +231,9 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// reportFinal reports a final state. It acknowledges the message once the stream has confirmed the
-// report; without a confirmation, the execution runs again.
+// reportFinal reports the final state in p. It takes the error text of the report from o, the
+// outcome of the attempt. It acknowledges the message once the stream has confirmed the report;
+// without a confirmation, the execution runs again.
 func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
@@ -260,8 +262,8 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	})
 }
 
-// handBack returns the message to the group, so that it is redelivered to any member after the
-// delay.
+// handBack returns the message to the group. The server redelivers it to any member once the given
+// delay has passed.
 func (r *runner) handBack(m *message, after time.Duration) {
 	r.inFlight.remove(m)
 	if r.inFlight.hasLease(m) {
@@ -272,8 +274,8 @@ func (r *runner) handBack(m *message, after time.Duration) {
 
 // reportRunning publishes a report that the execution is running. It does not wait for a
 // confirmation: if this report is lost, the final one still follows. A report that arrives after
-// the final one has no effect. The stream refuses the report on an ordered execution if another
-// group has reported on it in the meantime.
+// the final one has no effect. If the execution is ordered and another group has reported on it
+// since the runner read the last report, the stream refuses this report.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -318,7 +320,8 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 	return msg, err
 }
 
-// observeAndLogAttempt passes an attempt to Observe and logs it.
+// observeAndLogAttempt passes an attempt to Observe and logs it. start is nil if the message could
+// not be decoded. attempt is the number of the attempt, and began is when its message arrived.
 func (r *runner) observeAndLogAttempt(
 	start *execution.Start, attempt int, began time.Time, what Result, o outcome,
 ) {
@@ -379,8 +382,8 @@ func (r *runner) observe(a Attempt) {
 	r.Observe(a)
 }
 
-// recoverOptionPanic must be deferred where the runner calls a function from Options. It logs a
-// panic of that function.
+// recoverOptionPanic must be deferred where the runner calls a function from Options. If that
+// function panics, recoverOptionPanic logs the panic. option is the name of the function.
 func (r *runner) recoverOptionPanic(option string) {
 	if p := recover(); p != nil {
 		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {

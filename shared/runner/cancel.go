@@ -20,11 +20,11 @@ import (
 // and before it calls the handler. So there are two cases. If an execution was delivered before the
 // executor's check, the executor leaves the final state to the runner. If it was delivered later,
 // the key was already stored when the runner looked for it, so the handler is never called. This
-// works without clocks, and without a live runner. One read of the bucket serves all messages that
-// are waiting at that moment, so the check costs a busy runner little.
+// works even if the machines' clocks differ, and even if no runner is alive. One read of the bucket
+// serves all messages that are waiting at that moment, so the check costs a busy runner little.
 //
-// A runner that finds the key reports the state CANCELED and acknowledges the message. For every
-// reader, the first final report that is stored counts.
+// A runner that finds the key reports the state CANCELED and acknowledges the message. If several
+// final reports on an execution are stored, every reader uses the first one.
 
 // ErrCanceled is the cause (context.Cause) of a handler's context after an operator has canceled
 // the execution. If the handler then returns an error, the execution ends as canceled; otherwise it
@@ -102,7 +102,8 @@ func newCancellations(nc *nats.Conn) *cancellations {
 
 // isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
 // reads that begin after the call, and retries until it can read the bucket or ctx ends. If there
-// are so many new keys that reading them takes long, it reads only the key of this execution.
+// are so many new keys that reading them takes long, it reads only the key of this execution. While
+// reads are paused (see pause), it relies on the keys that have been read before.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, cancelCatchUpWait)
@@ -189,9 +190,9 @@ func (c *cancellations) readWhileAwaited() {
 // recreated or has lost keys: readNewKeys then reads all keys again, and keeps the cancellations
 // that it already knows.
 //
-// In case the bucket is recreated while all keys are being read again, readNewKeys then checks that
-// it still contains the newest of them. It does not check an older key, because that may have
-// expired.
+// The bucket may be recreated once more while readNewKeys reads all keys again. Afterwards,
+// readNewKeys therefore checks that the bucket still contains the newest of these keys. It does not
+// check an older key, because an older key may have expired.
 func (c *cancellations) readNewKeys() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0
@@ -212,7 +213,7 @@ func (c *cancellations) readNewKeys() error {
 		}
 		now := c.nc.Stats().Reconnects
 		switch {
-		case now != reconnects: // the keys before may be those of another bucket
+		case now != reconnects: // the keys read so far may be from another bucket
 			reconnects, last, lastID, check = now, c.lastRevision, c.lastExecutionID, false
 			fromBeginning = false
 		case check && id == c.lastExecutionID && revision == c.lastRevision:
@@ -237,14 +238,15 @@ func (c *cancellations) readNewKeys() error {
 	}
 }
 
-// add adds an ID to the cancellations read so far.
+// add records that an execution has been canceled. revision is the revision of the cancellation's
+// key.
 func (c *cancellations) add(executionID string, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revisionByID[executionID] = revision
 }
 
-// forgetExpired removes the cancellations whose keys have expired from memory. It does so whenever
+// forgetExpired removes from memory the cancellations whose keys have expired. It does so whenever
 // the number of known cancellations has doubled since the last time, and is at least
 // minCancellationsToForget. Keys expire in the order of their revisions, so all revisions below
 // that of the oldest existing key have expired.
@@ -256,7 +258,7 @@ func (c *cancellations) forgetExpired() {
 	defer cancel()
 	id, oldest, err := stream.NextCancellation(ctx, c.nc, 1)
 	if err != nil || id == "" {
-		return // the next read tries it again
+		return // the next read of the bucket tries again
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +274,7 @@ func (c *cancellations) forgetExpired() {
 // may not know all cancellations.
 func (c *cancellations) handleReadError(err error) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		c.lastRevision = 0 // if the bucket is recreated, it begins again with the first revision
+		c.lastRevision = 0 // if the bucket is recreated, its revisions begin with 1 again
 		if !c.anyReadSucceeded {
 			c.pause(cancelReadTimeout)
 		}

@@ -75,7 +75,7 @@ func (r *runner) readSettings(
 	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
 	defer cancel()
 	s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-	if !errors.Is(err, nats.ErrNoResponders) { // otherwise the account may lack the permission
+	if !errors.Is(err, nats.ErrNoResponders) { // which may mean a missing permission
 		if err == nil {
 			r.hasReadSettings.Store(true)
 		}
@@ -91,7 +91,8 @@ func (r *runner) readSettings(
 
 // consumeOwnStream begins to consume executions from the queue's own stream, and returns a function
 // that stops this. If the stream cannot be used yet, consumeOwnStream begins nothing, and the
-// returned function does nothing.
+// returned function does nothing. main is the group's consumer in the shared stream. taking counts
+// the goroutines that consume.
 func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,
@@ -114,14 +115,15 @@ func (r *runner) consumeOwnStream(
 	r.shareSlots()
 	taking.Go(func() {
 		defer leave()
-		_ = r.consumeSource(ctx, own) // after an error, consumeLanesAndOwnStream begins again
+		_ = r.consumeSource(ctx, own) // after an error, consumeOwnStream is called again
 		r.ownStreamSource.CompareAndSwap(own, nil)
 	})
 	return leave
 }
 
 // ensureOwnConsumer returns the group's consumer in the queue's own stream, and creates it if it
-// does not exist. A runner in a separate NATS account may not create it; the executor does so.
+// does not exist. A runner in a separate NATS account may not create it; there, the executor does
+// so. main is the group's consumer in the shared stream.
 func (r *runner) ensureOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {

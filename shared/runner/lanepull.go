@@ -87,7 +87,7 @@ func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
 	switch {
 	case len(msg.Data) > 0 || status == "":
 		return laneMessage{msg}, nil
-	case status == "404" || status == "408": // no messages, or other requests get them
+	case status == "404" || status == "408": // no message, or earlier requests are still waiting
 		return nil, nil
 	}
 	return nil, fmt.Errorf("consumer %s: status %s %s", p.consumer, status,

@@ -41,7 +41,7 @@ const (
 	laneSlotReservationTime = 50 * time.Millisecond
 	// pullExpirySharedSlots is how long a request for executions without an order key stays open
 	// while the runner also consumes from lanes or from a second stream. It is short, because an
-	// open request reserves concurrency slots that these could use.
+	// open request reserves concurrency slots that the lanes or the second stream could use.
 	pullExpirySharedSlots = time.Second
 )
 
@@ -97,11 +97,11 @@ func (r *runner) consumeLane(
 	r.finishWaitingMessages(js, l)
 }
 
-// finishWaitingMessages hands back or runs the held messages of a lane when the runner stops. It
-// hands a message back to the group, unless this is the message's last attempt: another member
-// would then report the execution as failed without calling the handler. So the runner waits until
-// it may begin such an execution, and runs it. If it may not begin before handlers must stop, it is
-// handed back after all.
+// finishWaitingMessages hands back or runs the waiting messages of a lane when the runner stops. It
+// hands a message back to the group, unless this is the message's last attempt: if it handed such a
+// message back, another member would report the execution as failed without calling the handler. So
+// the runner waits until such an execution may begin, and runs it. If the execution may still not
+// begin when handlers must stop, its message is handed back after all.
 func (r *runner) finishWaitingMessages(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.sharedConsumer, &l.ownConsumer}
 	handBack := func(c *laneConsumer) {
@@ -133,8 +133,10 @@ func (r *runner) finishWaitingMessages(js jetstream.JetStream, l *lane) {
 	}
 }
 
-// findLaneConsumers looks up the consumers of a lane that have not been found yet or have failed
-// several times. It reports whether all of them are available.
+// findLaneConsumers looks up the lane's consumers in the shared stream and, if the runner uses it,
+// in the queue's own stream. It skips a consumer that has been found already, unless the last
+// maxPullFailures requests to that consumer have failed. It reports whether all of these consumers
+// are available.
 func (r *runner) findLaneConsumers(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
 ) bool {
@@ -159,8 +161,10 @@ func (r *runner) findLaneConsumers(
 	return find(&l.sharedConsumer, main)
 }
 
-// runNext runs the next execution of a lane, and waits until it is acknowledged or handed back.
-// taken is false if the lane has no execution at the moment, or only one that must not begin yet.
+// runNext runs the next execution of a lane, and waits until its message is acknowledged or handed
+// back. If the server has just delivered the message but the execution may not begin yet, runNext
+// stores the message in laneConsumer.waiting. taken reports whether it has run an execution or
+// stored a message.
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -187,8 +191,10 @@ func (r *runner) runNext(
 	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// runNextFrom runs the next execution of a lane in one stream: the one in c.held, if any, or else
-// the next one that the server delivers. If it may not begin yet, runNextFrom puts it into c.held.
+// runNextFrom runs the next execution of a lane in one stream. Its message is c.waiting, if that is
+// set, and otherwise the next one that the server delivers. If the execution of a delivered message
+// may not begin yet, runNextFrom stores the message in c.waiting. taken reports whether it has run
+// an execution or stored a message.
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -218,7 +224,8 @@ func (r *runner) runNextFrom(
 	return true, nil
 }
 
-// runWaitingMessage runs the lane's execution that is waiting in c.held, if it may begin now.
+// runWaitingMessage runs the execution of the message in c.waiting, if it may begin now. taken
+// reports whether it was run.
 func (r *runner) runWaitingMessage(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -250,7 +257,7 @@ func (r *runner) mayBegin(
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 		if errors.Is(err, nats.ErrNoResponders) && l.ownConsumer.consumer == nil &&
 			!r.hasReadSettings.Load() {
-			return true // the account lacks the permission, and therefore has no own stream
+			return true // no permission: the runner consumes only the shared stream
 		}
 		if err == nil {
 			r.hasReadSettings.Store(true)
@@ -292,14 +299,14 @@ func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	}
 }
 
-// waitingMessage is a message of a lane that must not begin yet. The runner sends heartbeats for
-// it.
+// waitingMessage is a message of a lane whose execution must not begin yet. The runner sends
+// heartbeats for the message, so that the server does not redeliver it.
 type waitingMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
 }
 
-// keepAlive keeps a message, and sends heartbeats for it until release is called.
+// keepAlive sends heartbeats for a message until stopHeartbeats is called or handlers must stop.
 func (r *runner) keepAlive(msg jetstream.Msg) *waitingMessage {
 	ctx, cancel := context.WithCancel(r.handlersCtx)
 	stopped := make(chan struct{})
@@ -330,7 +337,7 @@ func (r *runner) runLaneMessage(ctx context.Context, lane int, msg jetstream.Msg
 		return
 	}
 	r.unacknowledgedMessages.Add(1)
-	o := &orderedMessageState{ended: make(chan struct{}), lane: lane}
+	o := &laneLease{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, o)
 	<-o.ended
@@ -374,10 +381,10 @@ func (r *runner) pullLane(
 const lastDeliveryTimeout = 2 * time.Second
 
 // handBackWithoutLease hands a message of a lane back to the group before its execution has begun.
-// It does nothing unless the consumer's leader confirms in time that the message is the consumer's
-// last delivery. Otherwise, another member may already be working on the message: the server would
-// still accept the negative acknowledgment, and deliver the message to a third member. ctx may have
-// ended.
+// It does so only if the consumer's leader confirms in time that the message is the last one that
+// the consumer has delivered. Without that confirmation, another member may already be working on
+// the message. The server would still accept the negative acknowledgment, and deliver the message
+// to a third member. ctx may have ended.
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
 	defer cancel()
@@ -422,11 +429,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// orderedMessageState is the additional state that a message of a lane has while it is in flight.
-type orderedMessageState struct {
+// laneLease is the additional state that a message of a lane has while it is in flight.
+type laneLease struct {
 	expiresAt time.Time     // zero before takeLease; guarded by inFlightMessages.mu
-	lost      bool          // whether the lease has expired; guarded by inFlightMessages.mu
-	ended     chan struct{} // closed when the message was acknowledged, handed back or given up
+	lost      bool          // whether the lease has ended; guarded by inFlightMessages.mu
+	ended     chan struct{} // closed when the message is acknowledged, handed back or given up
 	lane      int           // the number of the lane, from 0
 	// lastReport is the last known report on the execution. It is nil if reports cannot be read,
 	// have not been read yet, or are ignored after maxReportRefusals; guarded by
@@ -553,14 +560,15 @@ func (u *inFlightMessages) sendHeartbeat(
 
 // Each group of a queue runs every execution. All groups report on the same subject, and a runner
 // can read only the last report on it. So a report on an execution with an order key also names the
-// other groups that have ended the execution. The runner takes their names from the previous
-// report. If another report was stored in the meantime, the stream refuses the new one, and the
-// runner reads the last report again and builds a new version.
+// other groups that have ended the execution. The runner takes their names from the last report
+// that it has read. If the stream has stored another report since then, it refuses the new one, and
+// the runner reads the last report again and builds a new version.
 
 // hasEnded reports whether the group has ended an execution, according to the last report stored
-// for it. It retries a failed read until ctx ends. But if the runner has never been able to read a
-// report in that stream, and nothing responds to maxUnansweredReads requests in a row, it assumes
-// that the runner may not read reports there, and returns false and a nil error.
+// for it. It retries a failed read until ctx ends. There is one exception: if the runner has never
+// been able to read a report in that stream, and nothing responds to maxUnansweredReads requests in
+// a row, hasEnded assumes that the runner's NATS account may not read reports there. It then
+// returns false and a nil error.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	for unanswered := 0; ; {
 		last, err := r.readLastReport(ctx, m)
@@ -602,11 +610,11 @@ func (m *message) progressSubject() string {
 }
 
 // rebuildReport returns a new version of a final report that the stream has refused because another
-// report was stored in the meantime. It returns nil if no report is needed, because this group has
-// already ended the execution: either the stream has stored an earlier version of this report after
-// all, or another member has reported. refusals is the number of times that the stream has refused
-// the report. If it exceeds maxReportRefusals, rebuildReport returns a report that the stream
-// accepts in any case, although this may hide the final report of another group.
+// report was stored first. It returns nil if no report is needed, because this group has already
+// ended the execution: either the stream has stored an earlier version of this report after all, or
+// another member has reported. refusals is the number of times that the stream has refused the
+// report. If it exceeds maxReportRefusals, rebuildReport returns a report that the stream accepts
+// in any case, although this may hide the final report of another group.
 func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 	if refusals > maxReportRefusals {
 		r.inFlight.setLastReport(m, nil)
@@ -632,7 +640,7 @@ func (r *runner) rebuildReport(m *message, refusals int) (*nats.Msg, error) {
 const maxReportRefusals = 10
 
 // setLastReport sets the last known report on an ordered execution. If last is nil, the stream
-// accepts the next report even if another one was stored in the meantime.
+// accepts the next report whatever other reports it has stored.
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

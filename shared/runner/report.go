@@ -35,8 +35,8 @@ type inFlightMessages struct {
 	reportRunningAfter time.Duration                          // Options.ReportRunningAfter
 	reportRunning      func(*message)                         // reports the execution as running
 	abandonHandler     func(context.Context, *message)        // called for a handler that hangs
-	logWaitingReport   func(*message, error)                  // called each AckWait if NATS is full
-	rebuildReport      func(*message, int) (*nats.Msg, error) // builds a refused report again
+	logWaitingReport   func(*message, error)                  // called per AckWait if NATS is full
+	rebuildReport      func(*message, int) (*nats.Msg, error) // returns a new version of a report
 	attemptTimeout     time.Duration                          // maximum duration of an attempt
 	//nolint:containedctx // it is runner.handlersCtx, not the context of one call
 	handlersCtx context.Context
@@ -59,11 +59,11 @@ type message struct {
 	messageKey
 	layout          stream.Layout // where the start message is stored
 	start           *execution.Start
-	attempt         int                  // counts from 1
-	receivedAt      time.Time            // when the message arrived
-	handlerCalledAt time.Time            // when the handler was called
-	lease           *orderedMessageState // nil for a message without an order key
-	finalProgress   execution.Progress   // content of the final report, set before the field report
+	attempt         int                // counts from 1
+	receivedAt      time.Time          // when the message arrived
+	handlerCalledAt time.Time          // when the handler was called
+	lease           *laneLease         // nil for a message without an order key
+	finalProgress   execution.Progress // content of the final report, set before the field report
 
 	// The fields below are guarded by inFlightMessages.mu until the message is removed from there.
 	jetstream.Msg           // the last delivery
@@ -78,10 +78,10 @@ type message struct {
 	ackWaitStart    time.Time               // when AckWait began for the report; see handleReply
 	reportSentAt    time.Time               // when the report was last sent
 	reportErr       error                   // why the report is not stored yet
-	storageFullErr  error                   // last refusal for lack of room, not logged yet; or nil
-	warnedAt        time.Time               // when a lack of room was last logged
+	storageFullErr  error                   // last refusal for lack of space; nil once logged
+	warnedAt        time.Time               // when a lack of space was last logged
 	onPublished     func(error)             // gets nil once the report is stored, or an error
-	refusals        int                     // number of refusals because of another report
+	refusals        int                     // refusals because another report came first
 }
 
 // newInFlightMessages returns an inFlightMessages, which the caller must close.
@@ -163,8 +163,8 @@ func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	m.handlerCtx = ctx
 }
 
-// unwatchHandler stops watching a handler that has returned. It returns false if the handler has
-// been abandoned in the meantime.
+// unwatchHandler stops watching a handler that has returned. It returns false if the runner has
+// already abandoned the handler.
 func (u *inFlightMessages) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -185,7 +185,8 @@ func (u *inFlightMessages) anyHandlerRuns() bool {
 	return false
 }
 
-// cancelHandlers cancels the contexts of the handlers whose executions have been canceled.
+// cancelHandlers cancels the contexts of the handlers whose executions have been canceled. The
+// function canceled reports whether the execution with an ID has been canceled.
 func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -365,7 +366,7 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	case now.Sub(m.ackWaitStart) > u.ackWait:
 		return u.giveUpReportLocked(m, errors.Join(fmt.Errorf(
 			"the stream has not confirmed the report within %s", u.ackWait), m.reportErr))
-	case errors.Is(m.reportErr, nats.ErrConnectionClosed): // for good: it will never be confirmed
+	case errors.Is(m.reportErr, nats.ErrConnectionClosed): // closed for good: no confirmation comes
 		return u.giveUpReportLocked(m, m.reportErr)
 	case m.storageFullErr != nil && now.Sub(m.warnedAt) >= u.ackWait:
 		refusal := m.storageFullErr

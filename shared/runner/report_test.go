@@ -13,7 +13,7 @@ import (
 )
 
 // unconfirmedReport returns a message whose report was published at the given time and is not
-// confirmed. AckWait is 10 s.
+// confirmed, and the inFlightMessages that contain it. AckWait is 10 s.
 func unconfirmedReport(t *testing.T, at time.Time) (*inFlightMessages, *message) {
 	t.Helper()
 	m := &message{report: &nats.Msg{}, ackWaitStart: at, onPublished: func(error) {}}
@@ -71,7 +71,7 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	for tick := range 10 {
 		u.handleReply(m, full)
 		now := begun.Add(time.Duration(tick) * u.ackWait / 4)
-		m.ackWaitStart, m.reportSentAt = now, now // nothing else is due
+		m.ackWaitStart, m.reportSentAt = now, now // so that only the warning is due
 		if do := u.dueReportAction(m, now); do != nil {
 			do()
 		}
@@ -81,9 +81,9 @@ func TestReportsThatWaitForRoomAreLogged(t *testing.T) {
 	}
 }
 
-// The stream refuses a report because its storage is full, and then handlers must stop. The runner
-// keeps the report until AckWait has passed since the last refusal before the stop, because the
-// stream's next leader may have space. Later refusals do not prolong this time.
+// The stream refuses a report because its storage is full, and then the runner must stop its
+// handlers. It keeps the report until AckWait has passed since the last refusal before that moment,
+// because the stream's next leader may have space. Later refusals do not prolong this time.
 func TestAStoppedRunnerGivesUpAReportAfterAckWait(t *testing.T) {
 	t.Parallel()
 	u, m := unconfirmedReport(t, time.Now().Add(-9*time.Second))

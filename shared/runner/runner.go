@@ -101,9 +101,9 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// RetryAfter marks an error and sets the delay before the next attempt, in place of the delay from
-// Options.Backoff. Use it if a target has told you when to call again. If the attempt was the last
-// one, the execution still fails. RetryAfter returns nil if err is nil.
+// RetryAfter wraps err and sets the delay before the next attempt, in place of the delay from
+// Options.Backoff. Use it if a service that the handler calls has said when to call again. If the
+// attempt was the last one, the execution still fails. RetryAfter returns nil if err is nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -136,8 +136,8 @@ type Options struct {
 	Concurrency int
 	// Attempts is the number of attempts after which an execution fails. 0 means 5.
 	Attempts int
-	// Backoff returns the delay after the given attempt. nil means 1 s, doubled after each attempt,
-	// up to 1 min.
+	// Backoff returns the delay after the given attempt, counted from 1. nil means 1 s, doubled
+	// after each attempt, up to 1 min.
 	Backoff func(attempt int) time.Duration
 	// Timeout is the maximum duration of one attempt. 0 means 5 min.
 	Timeout time.Duration
@@ -159,9 +159,9 @@ type Options struct {
 	OnReady func()
 	// Log receives one line for each attempt: at level info if the attempt succeeded or was handed
 	// back, otherwise at level warn. While a report waits because the storage of NATS is full, Log
-	// receives a line at level warn each AckWait. A panic in one of these options is logged at
-	// level error. If Log is nil, the runner uses slog.Default() but omits the lines at level info;
-	// slog.New(slog.DiscardHandler) logs nothing.
+	// receives a line at level warn each AckWait. A panic in Backoff, OnReady, Observe or Traces is
+	// logged at level error. If Log is nil, the runner uses slog.Default() but omits the lines at
+	// level info; slog.New(slog.DiscardHandler) logs nothing.
 	Log *slog.Logger
 	// Observe is called at the end of each attempt, from several goroutines concurrently. It must
 	// return quickly. runnermetrics.New returns a function that counts attempts for Prometheus. It
@@ -264,9 +264,9 @@ type runner struct {
 	// hasReadSettings reports whether the queue's record has ever been read, which proves that the
 	// runner's NATS account has the permission to read it.
 	hasReadSettings atomic.Bool
-	// readableStreams holds the names of the streams of reports in which the last report on an
-	// execution has ever been looked up successfully, which proves that the runner's NATS account
-	// has the permission to do so. An account may have it for some of the streams only.
+	// readableStreams holds the names of those streams of reports from which the runner has already
+	// read the last report on an execution. This proves that the runner's NATS account has the
+	// permission to do so. An account may have the permission for only some of the streams.
 	readableStreams sync.Map
 	// freeSlots holds a token for each free concurrency slot.
 	freeSlots chan struct{}
@@ -379,7 +379,8 @@ func (r *runner) notifyReady() {
 const startTimeout = 30 * time.Second
 
 // ensureConsumer returns the group's consumer, and creates it if it does not exist. A runner in a
-// separate NATS account may not create it, and waits until the executor has.
+// separate NATS account may not create the consumer, so ensureConsumer waits there until the
+// executor has created it.
 func ensureConsumer(
 	ctx context.Context, js jetstream.JetStream, o Options,
 ) (jetstream.Consumer, error) {

@@ -147,7 +147,8 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 	err error,
 ) {
 	if !r.nc.IsConnected() {
-		return 0, nats.ErrDisconnected // a request that fails leaks a subscription (nats.go 1.55.0)
+		// Do not send a request: one that fails leaks a subscription (nats.go 1.55.0).
+		return 0, nats.ErrDisconnected
 	}
 	var batch jetstream.MessageBatch
 	if r.usesLongPoll(s) {
@@ -171,9 +172,9 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 // to the request that is still open in the same runner, until no attempt is left.
 const nakDelay = pullExpirySharedSlots + 100*time.Millisecond
 
-// beginOrNak begins an execution without an order key and returns true. But if the runner is
-// stopping, it hands the message back to the group and returns false, unless this is the message's
-// last attempt.
+// beginOrNak begins an execution without an order key and returns true. If the runner is stopping
+// and this is not the message's last attempt, it hands the message back to the group instead and
+// returns false.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		_ = msg.NakWithDelay(nakDelay)

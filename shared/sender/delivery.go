@@ -108,8 +108,8 @@ func (e *presetEntry) configuredDeliveryIDSources(
 	return e.builtInDeliveryIDSources(), true
 }
 
-// builtInDeliveryIDSources returns the preset's sources of a delivery ID: first the signed ones of
-// its verification methods, without doubles, and then its other sources.
+// builtInDeliveryIDSources returns the preset's sources of a delivery ID without duplicates: first
+// the signed ones of its verification methods, and then its other sources.
 func (e *presetEntry) builtInDeliveryIDSources() []string {
 	var texts []string
 	for i := range e.VerificationMethods {

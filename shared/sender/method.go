@@ -475,7 +475,7 @@ var (
 // that is signed next to it, such as the delivery ID.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.timeUnit == "" || (m.timeUnit == "auto" &&
-		tolerance == 0) { // an operator's header may hold other text
+		tolerance == 0) { // a header that an operator chose may hold any text
 		return Verdict{}
 	}
 	at, ok := parseTime(text, m.timeUnit)
@@ -517,7 +517,7 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 	return Verdict{SecretID: id, method: i + 1}
 }
 
-// matches reports whether at least one of the signatures in found is right for the key k. It
+// matches reports whether at least one of the signatures in found is valid for the key k. It
 // continues after a match, so that its duration does not reveal which signature matched.
 func (m *method) matches(k *verificationKey, r *Request, found []signatureCandidate,
 	timeText string,
@@ -625,8 +625,10 @@ func matchesBasicAuth(header, user, password string) int {
 	return constantTimeEqual(givenUser, user) & constantTimeEqual(givenPassword, password)
 }
 
-// parseTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
-// the providers' libraries drop them before they compute the signature.
+// parseTime parses digits as seconds or milliseconds since 1970. The unit is s, ms or auto; with
+// auto, a large number counts as milliseconds. The result is false if text is not such a time.
+// Leading zeros are refused, because the providers' libraries drop them before they compute the
+// signature.
 func parseTime(text, unit string) (time.Time, bool) {
 	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') ||
 		strings.Trim(text, "0123456789") != "" {

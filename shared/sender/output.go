@@ -94,10 +94,10 @@ func (f OutputFormat) Response(output []byte) *Response {
 		return &Response{Status: 200, ContentType: "application/json", Body: body}
 	case outputFormTwiMLMessage, outputFormTwiMLSay:
 		if !isText {
-			return &Response{Status: 200} // it cannot become TwiML
+			return &Response{Status: 200} // the output cannot become TwiML
 		}
 		return &Response{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
-	case outputFormJSONOrNoContent: // the output itself
+	case outputFormJSONOrNoContent: // the output itself is the body
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
 		preset, set, contentType, body string
-		want                           string // the body; "": unchanged, the ID is in a header
+		want                           string // the body; "" if unchanged, with the ID in a header
 		id                             string // the ID that is found
 	}{
 		{"github", "", "application/json", `{"id":1}`, "", "d-1"},

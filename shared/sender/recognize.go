@@ -98,8 +98,8 @@ func IsURLVerification(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// likelySenderHint returns a hint to add to the error of a refused request that looks like one from
-// another provider than the node's sender. It returns "" if the request does not look like one.
+// likelySenderHint checks whether a refused request seems to come from a provider other than that
+// of the node's sender. If so, it returns a hint to add to the error of the refusal, otherwise "".
 func (s *Sender) likelySenderHint(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {

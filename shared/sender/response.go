@@ -69,7 +69,7 @@ type handshake struct {
 	when         []condition
 	secretChecks []condition
 	value        valueSource // the source of the value to echo, or of the token to sign
-	needsValue   bool        // whether there is a value
+	needsValue   bool        // whether the response needs this value
 	response     Response    // the part of the response that is the same for every request
 }
 
@@ -275,7 +275,9 @@ func permittedRate(asked string, limit int) string {
 	}
 }
 
-// hmacBody returns the body of a response, computed with the secret that verified the handshake.
+// hmacBody returns the JSON body of the response that spec describes. It contains token and the
+// HMAC of token. secretID is the ID of the secret that verified the handshake. The HMAC is computed
+// with that secret.
 func (s *Sender) hmacBody(spec *hmacResponseSpec, token, secretID string) []byte {
 	var secret []byte
 	for i := range s.keys {

@@ -46,8 +46,9 @@ func TestEveryPresetHasVectors(t *testing.T) {
 	}
 }
 
-// A request signed by the provider passes verification. It fails if it was changed, was signed with
-// another secret, has a time too far in the past or future, or has no signature.
+// A request that the provider has signed passes verification. Verification fails if the request was
+// changed or signed with another secret, if its time is too far in the past or future, or if it has
+// no signature.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {

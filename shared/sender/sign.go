@@ -37,7 +37,7 @@ var (
 
 // SignedRequest is a request as the sender would send it.
 type SignedRequest struct {
-	Header map[string][]string // all headers, including the signature's
+	Header map[string][]string // all headers, including those of the signature
 	Query  string              // as sent; for Twilio, with the hash of a body that is not a form
 	Body   []byte              // the given body, or one with the signature in it
 }
@@ -126,7 +126,7 @@ func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 			}
 		}
 	}
-	for _, c := range m.when { // conditions on fixed values, such as the version of the signature
+	for _, c := range m.when { // set headers that must have a fixed value
 		if c.value != "" && c.value != "*" && c.source.kind == sourceHeader {
 			r.Header[c.source.name] = []string{c.value}
 		}

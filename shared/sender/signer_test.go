@@ -1,7 +1,7 @@
 package sender_test
 
 // This file contains a second signer, which implements each provider's scheme by hand. It uses
-// neither presets.json nor the engine, so it reveals mistakes in both.
+// neither presets.json nor the code of package sender, so it reveals mistakes in both.
 
 import (
 	"crypto/ecdsa"
@@ -98,7 +98,8 @@ func whsecKey(secret string) []byte {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// hexHeader returns a signer that sends an HMAC of only the body, in hex.
+// hexHeader returns a value for signer.sign that signs only the body. It sends the HMAC in the
+// given header, in hex and preceded by prefix.
 func hexHeader(
 	h func() hash.Hash, header, prefix string,
 ) func(key, body, target string, now int64) (map[string]string, string) {

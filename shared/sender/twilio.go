@@ -30,7 +30,7 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 		}
 	} else {
 		f := parseForm(string(r.Body))
-		if !f.complete && len(r.Body) > 0 { // otherwise a part of the body would not be signed
+		if !f.complete && len(r.Body) > 0 { // a pair that cannot be parsed is not signed
 			return nil
 		}
 		tail = joinSortedFields(f.fields)

@@ -14,8 +14,8 @@ type OpsFlags struct {
 }
 
 // TLSFlags sets the files of a certificate and its key. Without them, the service uses plain HTTP.
-// The kong variable "speaks" completes the sentence in the help of TLSCert, for example with
-// "--tls-key the endpoint speaks".
+// In the help of TLSCert, the kong variable "speaks" stands between "with" and "HTTPS". It is, for
+// example, "--tls-key the endpoint speaks".
 type TLSFlags struct {
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with ${speaks} HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`

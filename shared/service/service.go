@@ -67,9 +67,9 @@ type Service struct {
 	natsClosed      chan error // receives the reason if the connection closes for good
 }
 
-// Run starts a service and calls run, which must connect it and serve until its context ends. All
-// components have stopped when Run returns. If ctx has ended, Run returns nil, because stopping a
-// service while it is starting is not a failure.
+// Run starts a service and calls run. The function run must call Connect and then Serve, and must
+// return when its context ends. All components have stopped when Run returns. If ctx has ended, Run
+// returns nil, because stopping a service while it is starting is not a failure.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
@@ -137,9 +137,10 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
 // server fails, or when the connection to NATS is closed for good. Before it returns, it gives
-// requests in flight up to ShutdownTimeout to finish, and stops all components. The log line that
-// announces the service contains the fields in about. If ready is not nil, Serve calls it once the
-// service is ready, with the addresses of the service and of its ops endpoint.
+// requests in flight up to ShutdownTimeout to finish, and stops all components. checks are the
+// readiness checks of the service. The log line that announces the service contains the fields in
+// about. If ready is not nil, Serve calls it once the service is ready, with the addresses of the
+// service and of its ops endpoint.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
 		addr, opsAddr string,

@@ -79,7 +79,8 @@ const (
 )
 
 // PutCancellation records that an execution must be canceled, unless that has already been
-// recorded. Once it has returned nil, NextCancellation and IsCanceled find the cancellation.
+// recorded. at is when an operator requested this. Once PutCancellation has returned nil,
+// NextCancellation and IsCanceled find the cancellation.
 func PutCancellation(
 	ctx context.Context, bucket jetstream.KeyValue, executionID string, at time.Time,
 ) error {

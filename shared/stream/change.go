@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ExecutionsStreamState holds the settings of EXECUTIONS, and the number, total size and maximum
-// age of the messages that it contains.
+// ExecutionsStreamState holds the settings of EXECUTIONS, and describes the messages that the
+// stream contains: their number, their total size and the age of the oldest one.
 type ExecutionsStreamState struct {
 	Settings
 	Messages uint64    // number of messages in the stream

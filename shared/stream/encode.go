@@ -70,7 +70,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 // encoder encodes a protobuf message by appending its fields to data. Empty fields are omitted.
 type encoder struct {
 	data []byte
-	err  error // errNotUTF8 for a string that protobuf does not allow
+	err  error // errNotUTF8 if a string is not valid UTF-8
 }
 
 func (e *encoder) text(field protowire.Number, s string) {

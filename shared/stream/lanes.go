@@ -15,8 +15,8 @@ import (
 // one at a time, in the order of the stream. The start messages with an order key are divided into
 // the lanes of their queue, by workflow and key. Each group has one consumer for each lane, which
 // may have only one unacknowledged message. So the server delivers the next start message of a lane
-// only after the previous one has been acknowledged, no matter how often that one was retried, and
-// even if a member of the group has died in the meantime.
+// only after the previous one has been acknowledged. This holds no matter how often the previous
+// one is retried, and even if the runner that works on it dies.
 //
 // The number of lanes limits the number of consumers. Different keys in the same lane wait for each
 // other.

@@ -193,7 +193,7 @@ func EnforceQueueSettings(
 		info.Config.MaxAckPending != s.maxAckPending(limit) {
 		config := info.Config
 		config.MaxAckPending = s.maxAckPending(limit)
-		config.Metadata = nil // it belongs to the server
+		config.Metadata = nil // the server manages the metadata
 		if _, err := js.UpdateConsumer(ctx, info.Stream, config); err != nil {
 			return fmt.Errorf("consumer %s: set its maximum in flight: %w", info.Name, err)
 		}
@@ -254,10 +254,11 @@ func awaitPause(
 // created without them, and an executor applies them a few seconds later.
 const readSettingsTimeout = 5 * time.Second
 
-// EnsureRunnerConsumer returns the durable consumer of a group. If the consumer does not exist,
-// EnsureRunnerConsumer creates it with the settings of its queue. It then reads the settings again,
-// and applies a pause that was stored in the meantime. A pause that is stored still later is
-// applied by an executor, which lists the consumers after it has stored the pause.
+// EnsureRunnerConsumer returns the durable consumer of the group g that config describes. If the
+// consumer does not exist, EnsureRunnerConsumer creates it with the settings of its queue. It then
+// reads the settings again, and applies a pause that was stored after the first read. A pause that
+// is stored after the second read is applied by an executor, which lists the consumers after it has
+// stored the pause.
 func EnsureRunnerConsumer(
 	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {

@@ -107,8 +107,8 @@ func ConsumerBeginsAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stor
 	}
 }
 
-// LaneOfConsumer returns the group and the lane of a consumer. ok is false unless it is the
-// consumer of one of the queue's lanes.
+// LaneOfConsumer returns the group and the lane to which a consumer belongs, given the consumer's
+// configuration. ok is false if it is not the consumer of one of the queue's lanes.
 func LaneOfConsumer(
 	config jetstream.ConsumerConfig, queue string,
 ) (group string, lane int, ok bool) {

@@ -19,7 +19,7 @@ const SendersSubject = "reports.senders"
 // SenderActivity describes the activity of one node's sender since the last report.
 type SenderActivity struct {
 	WorkflowID, NodeID string
-	Preset             string // the preset in force; "" means that the node had no sender
+	Preset             string // the preset in use; "" means that the node had no sender
 
 	VerifiedAt  time.Time // when a request was last verified; zero means never
 	HandshakeAt time.Time // when the last handshake took place; zero means never

@@ -17,7 +17,7 @@ const (
 	CodeMemoryExceeded        = 10028
 	CodeStorageExceeded       = 10047
 	CodeInvalidConfig         = 10052
-	CodeMessageTooLong        = 10054 // it exceeds the stream's max_msg_size
+	CodeMessageTooLong        = 10054 // the message exceeds max_msg_size
 	CodeWrongLastSequence     = 10071
 	CodeNoCluster             = 10074
 	CodeStoreFailed           = 10077 // a limit of the stream is reached, or its storage failed

@@ -20,8 +20,9 @@ const StorageSubject = "hookstart.storage"
 // runners' consumers.
 const StorageConsumerName = "storage"
 
-// MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. The accounts
-// that store least are omitted, which keeps the message below the server's limit.
+// MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. If there are
+// more, those that store the least are omitted, so that the message does not exceed the maximum
+// size that the server accepts.
 const MaxStorageAccounts = 5000
 
 // messageOverhead is the number of bytes that the server stores for a message in addition to its

@@ -1,5 +1,5 @@
 // Package stream defines how Hookstart uses JetStream: the streams, their subjects, and the
-// encoding of start messages, rejections and reports. The runner kit, the ingress, the executor and
+// encoding of start messages, rejections and reports. Package runner, the ingress, the executor and
 // the command line tool use it. No other package knows how a message is encoded: callers pass and
 // receive the types of package execution.
 //

@@ -114,7 +114,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
-	progress.Queue, progress.WorkflowID = "gpu", "wf" // from the subject
+	progress.Queue, progress.WorkflowID = "gpu", "wf" // Decode takes these from the subject
 	if diff := cmp.Diff(&progress, event.Progress); diff != "" || err != nil ||
 		msg.Subject != "executions.progress.gpu.wf."+id {
 		t.Errorf("%s %v\n%s", msg.Subject, err, diff)

@@ -27,7 +27,7 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	for range 2 { // the second time, it already exists
+	for range 2 { // the second time, the streams exist
 		if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 			t.Fatal(err)
 		}

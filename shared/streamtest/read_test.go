@@ -61,7 +61,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.DeleteMsg(ctx, info.State.LastSeq); err != nil { // s.b
+	if err := s.DeleteMsg(ctx, info.State.LastSeq); err != nil { // the message on s.b
 		t.Fatal(err)
 	}
 	if got, err := read(more); !strings.HasSuffix(got, " s.a") || err != nil {

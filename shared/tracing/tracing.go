@@ -110,8 +110,9 @@ func StartProcessSpan(
 				semconv.MessagingMessageID(executionID)))...)
 }
 
-// StartBatchSpan begins the span of processing several messages at once. It is the root of a new
-// trace, because the messages belong to different traces; links refer to the messages' spans.
+// StartBatchSpan begins the span of processing several messages at once. messages is their number.
+// The span is the root of a new trace, because the messages belong to different traces; links refer
+// to the messages' spans.
 func StartBatchSpan(
 	ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int,
 	links []trace.Link, options ...trace.SpanStartOption,
@@ -141,7 +142,7 @@ func Fail(span trace.Span, kind, why string) {
 func subjectTemplate(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	kind, rest, _ := strings.Cut(rest, ".")
-	if kind == "queue" { // in the queue's own stream
+	if kind == "queue" { // a subject of a queue's own stream
 		_, rest, _ = strings.Cut(rest, ".")
 		kind, _, _ = strings.Cut(rest, ".")
 		kind = "queue." + kind

@@ -21,8 +21,8 @@ import (
 )
 
 // When all runners of a queue are killed, the console, the API, the metric and the alert QueueStuck
-// report within a minute that no runner consumes from the queue. They recover without intervention
-// after a runner has joined again. Prometheus scrapes and evaluates at the intervals of
+// report within a minute that no runner consumes from the queue. After a runner has joined again,
+// all four return to normal by themselves. Prometheus scrapes and evaluates at the intervals of
 // prometheus.yml.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
@@ -218,8 +218,8 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves the metrics that the function at returns, in the text format, at the returned URL.
-// Each request calls at, with the current time of the simulated clock.
+// serve starts an HTTP server and returns its URL. The server answers each request with the
+// metrics, in the text format, that at returns for the current time of the simulated clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -237,7 +237,7 @@ func TestSecondSite(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
 	c := &clock{p, time.Now()}
-	var heard, stored time.Time // zero: now
+	var heard, stored time.Time // the zero time means now
 	missing, uncopied := 0, 0
 	p.targets = []target{{"node", serve(t, c, func(now time.Time) string {
 		at := func(fixed time.Time) int64 {
@@ -264,7 +264,7 @@ hookstart_second_site_uncopied_streams %d
 	}
 	missing = 3 // messages that are still on their way
 	well()
-	missing, stored = 0, c.now // nothing arrives any more
+	missing, stored = 0, c.now // no message is missing, and no new one arrives
 	well()
 
 	missing = 1000
@@ -349,7 +349,7 @@ func TestQueueMoveStands(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
 	c := &clock{p, time.Now()}
-	var began time.Time // zero: no move
+	var began time.Time // the zero time means that no queue is moving
 	p.targets = []target{{"executor", serve(t, c, func(now time.Time) string {
 		lasted := 0.0
 		if !began.IsZero() {
@@ -357,7 +357,7 @@ func TestQueueMoveStands(t *testing.T) {
 		}
 		return fmt.Sprintf("hookstart_executor_queue_move_seconds %g\n", lasted)
 	})}}
-	for range 10 { // moves that finish
+	for range 10 { // moves that finish in time
 		began = c.now
 		c.advance(time.Minute)
 		began = time.Time{}

@@ -66,8 +66,8 @@ func runStuck(natsURL string) error {
 type installation struct {
 	client         *apiclient.Client
 	metrics        string // URL of the metrics
-	link, executor string // URLs of the console; link signs in. Only for hookstart-local
-	nats           string // set for hookstart-local only
+	link, executor string // console's sign-in link and URL; hookstart-local only
+	nats           string // URL of the NATS server; hookstart-local only
 }
 
 func launch(t *testing.T, name string, args ...string) *childtest.Process {

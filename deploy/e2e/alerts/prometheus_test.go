@@ -24,7 +24,8 @@ import (
 // interval is the scrape and evaluation interval in deploy/prometheus/prometheus.yml.
 const interval = 15 * time.Second
 
-// target is an address that the simulated Prometheus scrapes.
+// target is a program that the simulated Prometheus scrapes: the name of its job, and the URL of
+// its metrics.
 type target struct{ job, url string }
 
 // prometheus combines the store, the query engine and the rule engine of Prometheus with our rules.

@@ -95,8 +95,8 @@ func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	}
 }
 
-// The Dockerfile builds an image for every program, and each file that it copies comes from an
-// earlier stage.
+// The Dockerfile builds an image for each program, from scratch and with a user other than root.
+// Each image contains the program, which an earlier stage has compiled, and starts it.
 func TestDockerfile(t *testing.T) {
 	file := read(t, "Dockerfile")
 	for _, program := range []string{"ingress", "executor", "hookstart", "hookstart-local"} {

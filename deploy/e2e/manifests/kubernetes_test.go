@@ -312,8 +312,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
 		}
 	}
-	// The probe must use /healthz without options, because only this reports that a NATS server no
-	// longer stores anything after its disk was full.
+	// The probe must use /healthz without options. Only this form of the check reports that a NATS
+	// server no longer stores anything after its disk was full.
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
@@ -328,7 +328,7 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
 			return v.Name == mount.Name
 		})
-		if !declared && mount.Name != "data" { // the name of the volumeClaimTemplates
+		if !declared && mount.Name != "data" { // "data" is declared in volumeClaimTemplates
 			t.Errorf("%s mounts %s", name, mount.Name)
 		}
 	}

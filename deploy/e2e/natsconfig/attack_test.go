@@ -240,7 +240,8 @@ func (t *target) state() []string {
 	return lines
 }
 
-// difference returns the lines that are in only one of the two states.
+// difference returns the lines that are in only one of the two states, with "- " before the lines
+// of before and "+ " before those of after. It returns "" if the states are equal.
 func difference(before, after []string) string {
 	var changes []string
 	for _, line := range before {

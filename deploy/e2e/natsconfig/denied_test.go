@@ -32,7 +32,8 @@ type attempt struct {
 // has received.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
+// heartbeats is how long an attempt waits so that a consumer that the function push creates has
+// sent two idle heartbeats.
 const heartbeats = 250 * time.Millisecond
 
 // answerTimeout is the time that an attempt waits for a response. Most attempts get none.
@@ -82,8 +83,8 @@ func watched(subject string, do func(*attacker)) func(*attacker) {
 	}
 }
 
-// consumer returns an action that creates a durable consumer of the stream's messages with the
-// subject filter ("" means all), and fetches the first message from it.
+// consumer returns an action that creates a durable consumer of the stream, and fetches the first
+// message from it. filter is the consumer's subject filter; "" means all messages.
 func consumer(stream, name, filter string) func(*attacker) {
 	return func(a *attacker) {
 		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
@@ -115,7 +116,7 @@ const (
 )
 
 var attempts = []attempt{
-	// Attempts to read.
+	// Attempts to read messages.
 	{
 		name:  "read a token directly",
 		roles: "ri",
@@ -398,7 +399,7 @@ var attempts = []attempt{
 		}, by: heartbeats, brings: "acknowledged 1",
 	},
 
-	// Attempts on streams.
+	// Attempts to delete, purge, change or create streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
 	{
 		name:  "delete a queue's own stream",
@@ -455,7 +456,7 @@ var attempts = []attempt{
 		do:    request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`),
 	},
 
-	// Attempts on consumers.
+	// Attempts to delete, pause or change consumers, and to acknowledge their messages.
 	{
 		name:  "delete the executors' consumer",
 		roles: "rie",

@@ -145,7 +145,7 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 			t.Setenv(name, value)
 		}
 	}
-	t.Setenv("NATSD_CERT", secret("tls.crt")) // systemd puts the files there
+	t.Setenv("NATSD_CERT", secret("tls.crt")) // in production, systemd sets both paths
 	t.Setenv("NATSD_KEY", secret("tls.key"))
 	options, err := server.ProcessConfigFile(filepath.Join(files, "server.conf"))
 	if err != nil || !options.SyncAlways || options.StoreDir != "/var/lib/hookstart-nats" ||

@@ -149,7 +149,7 @@ func TestPrepareCompletesAFailedRun(t *testing.T) {
 		return exec.CommandContext(t.Context(), script).CombinedOutput()
 	}
 	secrets := filepath.Join(compose, "secrets")
-	if err := os.Mkdir(secrets, 0o700); err != nil { // without tls.crt
+	if err := os.Mkdir(secrets, 0o700); err != nil { // as after a killed make-secrets.sh
 		t.Fatal(err)
 	}
 	if out, err := run(); err == nil {
@@ -158,9 +158,9 @@ func TestPrepareCompletesAFailedRun(t *testing.T) {
 	if err := os.RemoveAll(secrets); err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Remove(filepath.Join(compose, ".env")) // there is none, unless the test has failed
+	_ = os.Remove(filepath.Join(compose, ".env")) // exists only if the check above has failed
 	obstacle := filepath.Join(compose, ".env.new")
-	if err := os.Mkdir(obstacle, 0o700); err != nil { // it cannot be written
+	if err := os.Mkdir(obstacle, 0o700); err != nil { // prepare.sh cannot write this file
 		t.Fatal(err)
 	}
 	if out, err := run(); err == nil {

@@ -173,7 +173,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// Acknowledgements of executions in a lane are also permitted.
+	// Executions with an order key come from another consumer, that of a lane. The runner may
+	// acknowledge them, too.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
 		t.Fatal(err)
@@ -194,8 +195,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// The executor may cancel an execution, for which it writes to the bucket that runners read.
-	// The queue is paused, so that no runner takes the execution first.
+	// The executor has the permission to cancel an execution: it writes to a bucket that runners
+	// read. The queue is paused, so that no runner takes the execution first.
 	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +333,7 @@ func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client 
 	return apiclient.New("http://"+(<-ready).Addr, "admin")
 }
 
-// ask makes a JetStream API request that must succeed.
+// ask sends a JetStream API request without a body. The test fails if the request does not succeed.
 func ask(t *testing.T, nc *nats.Conn, subject string) {
 	t.Helper()
 	msg, err := nc.Request(subject, nil, 10*time.Second)
@@ -547,8 +548,8 @@ func TestMakeSecrets(t *testing.T) {
 		after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
 	}
-	// All other files stay unchanged. The most important one is the key that seals the secrets in
-	// NATS: without it, these secrets are lost.
+	// Renewing the certificate changes no other files. The most important one is the key that seals
+	// the secrets in NATS: without it, these secrets are lost.
 	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) ||
 		kept["secrets.key"] == "" {
 		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q",

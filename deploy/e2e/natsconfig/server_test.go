@@ -29,7 +29,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// files is the folder with the configuration.
+// files is the path of the folder with the tested configuration.
 const files = "../../nats"
 
 // roles lists the roles that have credentials. sys is the system account.
@@ -98,7 +98,7 @@ func makeSecrets() error {
 	return nil
 }
 
-// setenv sets the environment variable NATSD_name to a value that no test changes.
+// setenv sets the environment variable NATSD_name for all tests.
 func setenv(name, value string) {
 	if err := os.Setenv("NATSD_"+name, value); err != nil {
 		log.Fatal(err)
@@ -203,7 +203,7 @@ func startSite(
 	return s
 }
 
-// startOne starts a single server.
+// startOne starts a single server with server.conf.
 func startOne(tb testing.TB) *site {
 	tb.Helper()
 	return startSite(tb, "server.conf", 1, nil)
@@ -240,7 +240,8 @@ func startThree(t *testing.T) *site {
 	return s
 }
 
-// connect connects with a role's credentials, as the programs do.
+// connect returns a connection to the servers with the credentials of a role. It connects as the
+// programs do. The connection is closed when the test ends.
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{

@@ -231,7 +231,7 @@ func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	for range r.IntN(4) {
 		p.change(r, made)
 	}
-	for name, value := range made.Headers { // as HTTP does
+	for name, value := range made.Headers { // HTTP trims the values, too
 		if made.Headers[name] = strings.Trim(value, " \t"); made.Headers[name] == "" {
 			delete(made.Headers, name)
 		}
@@ -338,7 +338,7 @@ func upperHex(signature string) string {
 	return signature[:at+1] + strings.ToUpper(signature[at+1:])
 }
 
-// verify returns hookstart's verdict on the request.
+// verify returns hookstart's verdict on the request at the time now.
 func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 	t.Helper()
 	s, err := sender.Compile(sender.Config{
@@ -383,7 +383,8 @@ func (r *request) plain() *request {
 	return &c
 }
 
-// ask returns the libraries' verdicts on the requests.
+// ask returns the verdicts of the providers' libraries on the requests, in the same order. It runs
+// verify.js in Node.js.
 func ask(t *testing.T, requests []*request) []string {
 	t.Helper()
 	var in bytes.Buffer

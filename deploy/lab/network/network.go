@@ -13,7 +13,7 @@ import (
 // Condition describes what happens to the packets from one host to another. The zero value delivers
 // all of them immediately.
 type Condition struct {
-	// Cut makes the link lose every packet.
+	// Cut means that all packets are lost.
 	Cut bool
 	// Loss is the fraction of packets that are lost, from 0 to 1.
 	Loss float64
@@ -24,7 +24,7 @@ type Condition struct {
 // Host is one network namespace. Other hosts can reach it by name; the program that created the
 // network can reach it by its address.
 type Host struct {
-	// Name is the host name that the other hosts resolve.
+	// Name is the host name by which the other hosts reach this host.
 	Name string
 	// Addr is the host's IP address in the network.
 	Addr netip.Addr

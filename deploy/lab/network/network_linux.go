@@ -19,8 +19,8 @@ import (
 // program that created the Network; the methods that break connections never affect these
 // connections.
 type Network struct {
-	number       int          // number of the subnet, unique on this machine while held is open
-	reservation  net.Listener // reserves the number until the process ends
+	number       int          // number of the subnet; no other network on this machine has it
+	reservation  net.Listener // reserves number; closed at the latest when the process ends
 	hosts        []*Host
 	created      []*Host // hosts whose namespaces were created
 	devices      []*os.File
@@ -316,8 +316,8 @@ func (n *Network) Close() error {
 
 func removeNamespace(name string) error {
 	err := errors.Join(runIP("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
-	// Also remove the folder for all namespaces. This fails if it still holds files of other
-	// namespaces.
+	// Also remove the parent folder, which all namespaces share. This fails if it still holds files
+	// of other namespaces.
 	_ = os.Remove(filepath.Dir(netnsFolder(name)))
 	return err
 }

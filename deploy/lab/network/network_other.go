@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Network is supported only on Linux.
+// Network is a stub: networks of simulated hosts are supported only on Linux.
 type Network struct{}
 
 // New returns an error that wraps errors.ErrUnsupported: a network needs Linux.
@@ -34,8 +34,7 @@ func (*Network) Heal() {}
 // Close does nothing: it exists only so that its callers compile.
 func (*Network) Close() error { return nil }
 
-// Command returns a command that runs outside of any host. It is never called, because New returns
-// no hosts.
+// Command exists only so that its callers compile. It is never called, because there are no hosts.
 func (*Host) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command(program, args...) //nolint:gosec,noctx // never called: there is no host
 }

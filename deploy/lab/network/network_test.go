@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// Names under which the test binary acts as a program in a host.
+// When the test binary is started under one of these names, it acts as that program in a host
+// instead of running the tests.
 const (
 	roleEcho  = "echo-datagrams"
 	roleCount = "send-datagrams"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// echo prints each datagram and sends it back.
+// echo receives datagrams on port, prints each of them, and sends it back.
 func echo() error {
 	conn, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
@@ -59,8 +60,8 @@ func echo() error {
 	}
 }
 
-// count sends 0, 1, 2 and so on to a host. It prints the numbers that it sends and the numbers that
-// come back.
+// count sends the numbers 0, 1, 2 and so on to a host, one in each datagram. It prints the numbers
+// that it sends and the numbers that come back.
 func count(to string) error {
 	conn, err := net.Dial("udp", to)
 	if err != nil {
@@ -98,8 +99,8 @@ func measure(to string) error {
 		if err := conn.SetReadDeadline(began.Add(time.Second)); err != nil {
 			return err
 		}
-		// Ignore a response to an earlier datagram, which arrives after the deadline of that
-		// datagram.
+		// Ignore a late response: it belongs to an earlier datagram and arrived after that
+		// datagram's deadline.
 		if size, err := conn.Read(buffer); err == nil && string(buffer[:size]) == text {
 			fmt.Printf("took %d.\n", time.Since(began).Nanoseconds())
 		}
@@ -187,7 +188,7 @@ func last(p *childtest.Process, word string) int {
 // datagrams. The numbers of these datagrams are begin to end-1.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
-	begin = last(p.sender, "sent") + 2 // one datagram may be in flight
+	begin = last(p.sender, "sent") + 2 // the next datagram may have been sent already
 	end = begin + count
 	p.sender.Await(fmt.Sprintf(`(sent %d\.)`, end+1))
 	p.network.Heal()
@@ -286,8 +287,8 @@ func checkTrips(t *testing.T, trips *childtest.Process, least time.Duration) {
 	}
 }
 
-// An isolated host neither receives nor delivers anything, while the other hosts still reach each
-// other. After reconnection, its connections have the same delay as before.
+// An isolated host neither receives nor sends anything, while the other hosts still reach each
+// other. After it is reconnected, its links have the same delays as before.
 func TestAnIsolatedHost(t *testing.T) {
 	n := newNetwork(t, "a", "b", "c")
 	a, b, c := n.Hosts()[0], n.Hosts()[1], n.Hosts()[2]
@@ -313,7 +314,7 @@ func TestAnIsolatedHost(t *testing.T) {
 	const sent = 20
 	n.SetIsolated(c, true)
 	for _, w := range ways {
-		w.begin = last(w.sender, "sent") + 2 // one datagram may be in flight
+		w.begin = last(w.sender, "sent") + 2 // the next datagram may have been sent already
 	}
 	for _, w := range ways {
 		// Wait until many more datagrams are sent, so that even a delayed datagram would have
@@ -345,7 +346,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		return string(text)
 	}
-	// The name contains the number of the subnet, which is different for each network.
+	// The namespace's name contains the number of the subnet, so it is different for each network.
 	own := fmt.Sprintf("hookstart-%d-near", n.Hosts()[0].Addr.As4()[2])
 	if !strings.Contains(namespaces(), own) {
 		t.Errorf("there is no namespace %s", own)

@@ -33,7 +33,7 @@ type oneWayLink struct {
 	mu        sync.Mutex
 	condition Condition
 	random    *rand.Rand
-	lastDue   time.Time // when the packet that was delayed last is due
+	lastDue   time.Time // when the most recently delayed packet is due
 	waiting   int       // number of delayed packets that are not forwarded yet
 }
 
@@ -43,7 +43,8 @@ type packet struct {
 }
 
 // newPacketSwitch starts a switch that forwards packets between the devices until all of them are
-// closed.
+// closed. addrs holds the index of each device, keyed by its address. The seed determines which
+// packets a link with a loss rate drops.
 func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
 	j := &packetSwitch{devices: devices, addrs: addrs}
 	for from := range devices {

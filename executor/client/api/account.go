@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Plan holds the limits of an account.
+// Plan holds the limits that apply to every account with this plan.
 type Plan struct {
 	// ID identifies the plan. Accounts refer to their plan by this ID.
 	ID                        string    `json:"id" example:"free"`
@@ -22,7 +22,7 @@ type RateLimit struct {
 	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`
 }
 
-// Account is the owner of workflows.
+// Account describes an account, which owns workflows and has a plan that limits them.
 type Account struct {
 	// ID identifies the account. It never changes.
 	ID   string `json:"id" example:"acme"`
@@ -30,8 +30,8 @@ type Account struct {
 	Plan string `json:"plan" doc:"The ID of a plan." example:"free"`
 	// CreatedAt is when the account was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// Events configures the workflow that the account's operator events start. nil means that they
-	// start none.
+	// Events configures the workflow that the account's operator events start. nil means that
+	// operator events start no workflow.
 	Events *PutEvents `json:"events,omitempty" doc:"The workflow that the account's operator events start. Absent: operator events start nothing."`
 }
 

@@ -10,13 +10,13 @@ type AuditEntry struct {
 	At time.Time `json:"at"`
 	// Actor is who requested the action.
 	Actor Actor `json:"actor"`
-	// Action identifies the action.
+	// Action says what was done, for example workflow.activate.
 	Action string `json:"action" example:"workflow.activate"`
-	// AccountID is the account that the action concerns. "" means none.
+	// AccountID is the ID of the account that the action concerns. "" means none.
 	AccountID string `json:"accountId,omitempty"`
-	// WorkflowID is the workflow that the action concerns. "" means none.
+	// WorkflowID is the ID of the workflow that the action concerns. "" means none.
 	WorkflowID string `json:"workflowId,omitempty"`
-	// NodeID is the trigger node that the action concerns. "" means none.
+	// NodeID is the ID of the trigger node that the action concerns. "" means none.
 	NodeID  string        `json:"nodeId,omitempty"`
 	Changes []AuditChange `json:"changes" nullable:"false" doc:"The fields that were changed, with their values before and after. Secrets are never included."`
 }
@@ -28,9 +28,10 @@ type Actor struct {
 	Name string `json:"name" doc:"The name of the key or the user, for people to read."`
 }
 
-// AuditChange is the change of one field.
+// AuditChange describes the change of one field.
 type AuditChange struct {
-	// Field is the path of the field in the record.
+	// Field is the path of the changed field in the object that the action changed, such as a
+	// workflow.
 	Field string `json:"field" example:"triggers[webhook].name"`
 	From  any    `json:"from,omitempty" doc:"The value before the change. Absent: the field was not set."`
 	To    any    `json:"to,omitempty" doc:"The value after the change. Absent: the field is not set any more."`

@@ -2,7 +2,9 @@ package api
 
 import "time"
 
-// Kinds of dead letters.
+// Kinds of dead letters. DeadLetterFailed: the execution failed after its last attempt.
+// DeadLetterUndecodable: the message does not have the format that its subject requires.
+// DeadLetterRefused: the database refused the content of the message.
 const (
 	DeadLetterFailed      = "failed"
 	DeadLetterUndecodable = "undecodable"

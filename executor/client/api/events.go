@@ -24,10 +24,10 @@ type EventCondition struct {
 	Kind string `json:"kind" example:"queue.unattended"`
 	// Since is when the condition began.
 	Since time.Time `json:"since"`
-	// Queue is the queue that the condition concerns. "" means none.
+	// Queue is the name of the queue that the condition concerns. "" means none.
 	Queue string `json:"queue,omitempty" example:"default"`
-	// WorkflowID is the workflow that the condition concerns. "" means none.
+	// WorkflowID is the ID of the workflow that the condition concerns. "" means none.
 	WorkflowID string `json:"workflowId,omitempty" example:"orders"`
-	// NodeID is the trigger node that the condition concerns. "" means none.
+	// NodeID is the ID of the trigger node that the condition concerns. "" means none.
 	NodeID string `json:"nodeId,omitempty" example:"webhook"`
 }

@@ -27,11 +27,11 @@ type Execution struct {
 	// ExecutionID identifies the execution. If a webhook request started it, the response to the
 	// sender contained this ID.
 	ExecutionID string `json:"executionId" format:"uuid"`
-	// AccountID is the account that owned the workflow when the execution was accepted.
+	// AccountID is the ID of the account that owned the workflow when the execution was accepted.
 	AccountID string `json:"accountId" example:"acme"`
-	// WorkflowID is the workflow that the execution runs.
+	// WorkflowID is the ID of the workflow that the execution runs.
 	WorkflowID string `json:"workflowId" example:"orders"`
-	// NodeID is the trigger node that received the request.
+	// NodeID is the ID of the trigger node that received the request.
 	NodeID     string    `json:"nodeId" example:"webhook"`
 	Source     string    `json:"source" enum:"webhook,rerun,event" doc:"What started it: a request to the webhook, an operator (rerun, replay, requeue), or an operator event of the account."`
 	Status     string    `json:"status" enum:"queued,running,succeeded,failed,rejected,canceled" doc:"queued, then running, then succeeded, failed or canceled; or rejected. The last four are final."`
@@ -91,7 +91,7 @@ type Replayed struct {
 // names.
 type Left struct {
 	Code string `json:"code" doc:"The error code, which is the one that the same call for this execution alone returns." example:"input_expired"`
-	// Count is the number of executions or dead letters.
+	// Count is the number of executions or dead letters that were skipped for this reason.
 	Count int `json:"count"`
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Problem is the body of every response that is not a success: application/problem+json (RFC 9457).
 type Problem struct {
-	// Type is a URL that explains the code.
+	// Type is the URL of a text that explains the code.
 	Type string `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
 	// Title is a human-readable name of the code.
 	Title string `json:"title" example:"Not found"`
@@ -24,7 +24,7 @@ type Problem struct {
 // FieldError says what is wrong with one field or parameter of a request, or with its whole body.
 type FieldError struct {
 	Field string `json:"field" doc:"The name of a member of the body or of a parameter, or body for the whole body." example:"triggers[0].nodeId"`
-	// Problem is a human-readable description.
+	// Problem is a human-readable description of what is wrong.
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }
 
@@ -33,7 +33,7 @@ func (p *Problem) Error() string {
 	return strconv.Itoa(p.Status) + " " + p.Code + ": " + p.Detail
 }
 
-// ErrorCode returns p.Code. IsCode gets the code of an error with this method.
+// ErrorCode returns p.Code. IsCode calls this method to find out the code of an error.
 func (p *Problem) ErrorCode() string { return p.Code }
 
 // IsCode reports whether err is, or wraps, an error with the given code: a *Problem, or another
@@ -54,18 +54,18 @@ const (
 	CodeMethodNotAllowed     = "method_not_allowed"     // the path has no such method
 	CodeInvalid              = "invalid"                // see Problem.Errors
 	CodeBodyTooLarge         = "body_too_large"         // the body of the call is too long
-	CodePlanLimitExceeded    = "plan_limit_exceeded"    // the plan's active workflows are used up
+	CodePlanLimitExceeded    = "plan_limit_exceeded"    // the plan allows no more active workflows
 	CodeWebhooksNotInPlan    = "webhooks_not_in_plan"   // the plan has no webhook triggers
 	CodeSamplePayloadMissing = "sample_payload_missing" // the node has no sample payload
 	CodeTooManyTokens        = "too_many_tokens"        // the node has too many valid tokens
-	CodeTooManySecrets       = "too_many_secrets"       // the sender has the maximum of secrets
+	CodeTooManySecrets       = "too_many_secrets"       // the sender can have no more secrets
 	CodeTooManyStreams       = "too_many_streams"       // the caller has too many event streams
 	CodeLastSecret           = "last_secret"            // a sender's last secret cannot be removed
 	CodeIngressTooOld        = "ingress_too_old"        // an ingress is too old for the change
 	CodeQueueMoves           = "queue_moves"            // the queue is moving to another stream
 	CodeStreamFull           = "stream_full"            // the stream has no space for the change
 	CodeSecretsKeyMissing    = "secrets_key_missing"    // the executor has no key to seal secrets
-	CodeSenderCannotSign     = "sender_cannot_sign"     // no test request can be made
+	CodeSenderCannotSign     = "sender_cannot_sign"     // hookstart cannot sign a test request
 	CodeEndpointUnreachable  = "endpoint_unreachable"   // the endpoint did not answer the test
 	CodeNotFailed            = "not_failed"             // the execution has not failed
 	CodeInputExpired         = "input_expired"          // the start message is no longer stored

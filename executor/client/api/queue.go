@@ -25,7 +25,8 @@ type QueueGroup struct {
 	// for heartbeats, and the group may have members.
 	MembersUnknown bool   `json:"membersUnknown,omitempty" doc:"Whether the group may have members although none is counted: the executor has started or reconnected, and has not listened to the heartbeats of runners for 12 seconds yet. Absent means false."`
 	Waiting        uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
-	// MaxInFlight is the maximum number of executions in flight. nil means no limit.
+	// MaxInFlight is the maximum number of executions that the group's members have received and
+	// not finished, in total. nil means no limit.
 	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"The maximum number of executions that the members of the group have received and not finished, in total. Absent: no limit."`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was last seen. Absent: not known."`
 	Held        []HeldKey `json:"held,omitempty" doc:"The order keys for which executions wait until an earlier execution with the same key has ended."`
@@ -35,7 +36,7 @@ type QueueGroup struct {
 // execution with the same key has ended. ExecutionID is that earlier execution.
 type HeldKey struct {
 	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
-	// WorkflowID is the workflow of the execution.
+	// WorkflowID is the ID of the workflow of the execution.
 	WorkflowID  string    `json:"workflowId" example:"orders"`
 	ExecutionID string    `json:"executionId" format:"uuid" doc:"The ID of the execution that a runner has received and that has not ended."`
 	Since       time.Time `json:"since" doc:"When the handler of that execution began; if that was not reported, when the execution was accepted."`

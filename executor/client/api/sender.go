@@ -5,7 +5,7 @@ import "time"
 // SenderPreset describes a preset for senders, usually of one provider: the settings and secrets
 // that it needs, and how to connect the provider.
 type SenderPreset struct {
-	// ID is the value of Sender.Preset and PutSender.Preset.
+	// ID identifies the preset in Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`
 	Aliases []string `json:"aliases,omitempty" doc:"Other names under which the preset is accepted."`
 	// Title is the display name of the provider.
@@ -47,7 +47,8 @@ type PresetSetting struct {
 	Values  []string `json:"values,omitempty" doc:"The values that are allowed. Absent: any value."`
 }
 
-// Sender is the sender of a trigger node's requests.
+// Sender describes the sender of a trigger node's requests: its preset, secrets and settings, which
+// determine how requests are verified, and what the ingresses have received from it.
 type Sender struct {
 	// Preset is the ID of a SenderPreset.
 	Preset   string            `json:"preset" example:"stripe"`

@@ -9,7 +9,7 @@ import (
 type Workflow struct {
 	// ID identifies the workflow and is part of its webhook URL. It never changes.
 	ID string `json:"id" example:"orders"`
-	// AccountID is the account that owns the workflow.
+	// AccountID is the ID of the account that owns the workflow.
 	AccountID   string     `json:"accountId" example:"acme"`
 	Name        string     `json:"name" doc:"A name for people to read. hookstart does not interpret it."`
 	Queue       string     `json:"queue" doc:"The queue from which runners receive the executions." example:"default"`

@@ -31,7 +31,7 @@ type Client struct {
 	// ifMatch and ifNoneMatch are the If-Match and If-None-Match headers of a call. "" means no
 	// header. ifNoneMatch is sent only with PUT.
 	ifMatch, ifNoneMatch string
-	lastEventID          string // resumes an event stream; "" means none
+	lastEventID          string // ID of the event after which a stream resumes; "" means none
 	// etagOut points to the variable that receives the ETag of each successful response. nil means
 	// that no ETag is stored.
 	etagOut *string
@@ -148,7 +148,7 @@ type ExecutionFilter struct {
 	Source string
 	// DeliveryID selects the executions of deliveries with this ID, as the sender gave it.
 	DeliveryID string
-	// Since (inclusive) and Until (exclusive) bound when the executions were accepted.
+	// Since and Until select the executions that were accepted at Since or later, and before Until.
 	Since, Until time.Time
 }
 
@@ -452,9 +452,9 @@ func (c *Client) DismissDeadLetters(
 type DeadLetterFilter struct {
 	// WorkflowID selects by exact ID, not by prefix.
 	WorkflowID string
-	// Reason is a substring of the reason. It is case-sensitive.
+	// Reason selects the dead letters whose reason contains this text. It is case-sensitive.
 	Reason string
-	// Since (inclusive) and Until (exclusive) bound the dead letters' At.
+	// Since and Until select the dead letters whose At is Since or later, and before Until.
 	Since, Until time.Time
 }
 
@@ -528,7 +528,7 @@ func (p queryParameters) query() url.Values {
 	return q
 }
 
-// timeParam returns a time as a query parameter, or "" for the zero time.
+// timeParam formats a time as a query parameter, or returns "" for the zero time.
 func timeParam(t time.Time) string {
 	if t.IsZero() {
 		return ""

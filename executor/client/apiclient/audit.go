@@ -9,11 +9,11 @@ import (
 
 // AuditFilter selects entries of the audit log. Fields that are zero are ignored.
 type AuditFilter struct {
-	// Actor is the ID, the name or the kind of an api.Actor.
+	// Actor selects the entries whose api.Actor has this ID, name or kind.
 	Actor string
 	// AccountID and WorkflowID select by exact ID, not by prefix.
 	AccountID, WorkflowID string
-	// Since (inclusive) and Until (exclusive) bound the entries' At.
+	// Since and Until select the entries whose At is Since or later, and before Until.
 	Since, Until time.Time
 }
 

@@ -68,9 +68,9 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 }
 
 // NewRequeueEntry returns the audit entry for requeuing a message that was put aside at putAsideAt.
-// deadLetterID is the message's ID in the list of dead letters, and r is the record of the
-// execution that the message is about. The entry's ID is derived from deadLetterID and putAsideAt,
-// so requeuing the message repeatedly adds only one entry.
+// now is the time of the requeue. deadLetterID is the message's ID in the list of dead letters, and
+// r is the record of the execution that the message is about. The entry's ID is derived from
+// deadLetterID and putAsideAt, so requeuing the message repeatedly adds only one entry.
 func NewRequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
@@ -108,8 +108,8 @@ func NewCancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) 
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// newEntryAboutRecord returns an audit entry that refers to the account, workflow and node of a
-// record. If the record is zero, the entry refers to no account, workflow or node.
+// newEntryAboutRecord returns an audit entry that refers to the account, workflow and node of the
+// record about. If the record is the zero Record, the entry refers to no account, workflow or node.
 func newEntryAboutRecord(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.FieldChange,

@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A start that an operator requests is added to the audit log without a second write: the start
-// message carries the actor in a header, so it cannot be stored without its actor. The recorder
-// writes the execution record and the audit entry in one transaction. The entry has the same ID as
-// the execution, so a redelivered message does not add a second entry.
+// A start that an operator requests is recorded in the audit log without a separate write. The
+// start message carries the actor in a header, so it cannot be stored without its actor. The
+// recorder writes the execution record and the audit entry in one transaction. The entry has the
+// same ID as the execution, so a redelivered message does not add a second entry.
 
 // SetActor adds the actor who requested a start to the header of the start message.
 func SetActor(header nats.Header, actor edit.Actor) {

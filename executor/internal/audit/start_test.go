@@ -14,7 +14,7 @@ import (
 )
 
 // NewStartEntry derives the action from the record, and reads the actor from the header. If the
-// actor cannot be decoded, it returns an entry with an unknown actor.
+// actor in the header cannot be decoded, the entry has an unknown actor.
 func TestStartEntry(t *testing.T) {
 	t.Parallel()
 	const original = "original"
@@ -87,8 +87,8 @@ func TestStartEntry(t *testing.T) {
 	}
 }
 
-// Requeuing the same message twice results in the same entry ID, so the database keeps one entry.
-// If the message is put aside again later, the next requeue has another ID.
+// Two requeues of the same message have the same audit entry ID, so the database keeps one entry.
+// If the message is put aside again after that, the entry for its next requeue has a different ID.
 func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	aside := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

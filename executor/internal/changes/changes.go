@@ -44,8 +44,8 @@ const watcherBufferSize = 64
 // StreamName is the name of the stream that holds the announcements of the last few minutes.
 const StreamName = "CHANGES"
 
-// Limits of the stream of announcements. They leave room for the announcements of a few minutes in
-// a busy installation.
+// Limits of the stream of announcements. Within these limits, the stream holds the announcements of
+// the last few minutes even in a busy installation.
 const (
 	streamMaxAge   = 10 * time.Minute
 	streamMaxBytes = 16 << 20
@@ -90,7 +90,7 @@ type Notifier struct {
 	id  string // identifies this Notifier in its announcements
 
 	publishMu         sync.Mutex // held until an announcement has been numbered and published
-	announcementCount uint64     // number of announcements
+	announcementCount uint64     // number of announcements so far
 
 	stopOnce sync.Once
 	stop     chan struct{}
@@ -99,7 +99,7 @@ type Notifier struct {
 	mu            sync.Mutex
 	watchers      map[chan Batch]struct{}
 	recent        recentBatches
-	lastBatchTime time.Time // the time of the last batch
+	lastBatchTime time.Time // the last result of nextBatchTime
 	// lastAnnouncements maps the ID of each Notifier to the number of the last announcement that
 	// this process has received from it.
 	lastAnnouncements map[string]uint64
@@ -186,9 +186,9 @@ func (c *Notifier) endAllWatchesLocked() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextBatchTime returns the current time in whole microseconds. If that is not later than the
-// previous result, it returns the previous result plus one microsecond, so that the results always
-// increase. mu must be held.
+// nextBatchTime returns the current time in whole microseconds. If this time is not later than the
+// previous result, nextBatchTime returns the previous result plus one microsecond, so that its
+// results always increase. mu must be held.
 func (c *Notifier) nextBatchTime() time.Time {
 	at := now()
 	if !at.After(c.lastBatchTime) {
@@ -236,27 +236,28 @@ func (c *Notifier) announce(ids []string) error {
 	return c.nc.Publish(subject, data)
 }
 
-// Subscription is a watch that has begun. Its channel delivers the changes from now on.
+// Subscription is a watch that Watch has begun. Its channel Batches delivers the changes from then
+// on.
 type Subscription struct {
-	// Since is when the watch began. The channel delivers every batch after that time.
+	// Since is when the watch began. Batches delivers every batch after that time.
 	Since time.Time
-	// EarlierBatches holds the batches since the time that was passed to Watch. It includes a few
-	// older ones, because executors' clocks differ and the client may have watched on another
-	// executor before.
+	// EarlierBatches holds the batches between the time that was passed to Watch and Since. It also
+	// includes a few older batches, because the clocks of executors differ and the client may have
+	// watched on another executor before.
 	EarlierBatches []Batch
-	// EarlierComplete is true if EarlierBatches includes all changes between the time that was
-	// passed to Watch and Since. It is always true if that time was zero.
+	// EarlierComplete reports whether EarlierBatches includes all changes between the time that was
+	// passed to Watch and Since. It is always true if the zero time was passed.
 	EarlierComplete bool
-	// Batches delivers all further batches. It is closed when changes may have been missed, or when
-	// the Notifier is stopped.
+	// Batches delivers all batches after Since. It is closed when changes may have been missed, or
+	// when the Notifier is stopped.
 	Batches <-chan Batch
 	// Cancel ends the watch. The caller must eventually call it.
 	Cancel func()
 }
 
-// Watch begins a watch of the changes from now on. If after is not zero, it must be the At of the
-// last batch that the client has received, from this or another process. The client then also
-// receives the changes since that batch.
+// Watch begins to watch for changes. If after is not zero, it must be the At of the last batch that
+// the client has received, from this or another process. The client then also receives the changes
+// since that batch.
 func (c *Notifier) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBufferSize)
 	c.mu.Lock()
@@ -301,8 +302,8 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// detectGap stores the number of the announcement or heartbeat, and reports whether an earlier
-// announcement of the same publisher did not reach this process. mu must be held.
+// detectGap stores the number of an announcement or heartbeat, and reports whether an earlier
+// announcement of the same publisher has not reached this process. mu must be held.
 func (c *Notifier) detectGap(changed *hookstartv1.ExecutionsChanged) bool {
 	publisher, before := changed.GetPublisher(), changed.GetNumber()
 	if publisher == "" {
@@ -317,8 +318,8 @@ func (c *Notifier) detectGap(changed *hookstartv1.ExecutionsChanged) bool {
 }
 
 // LoadRecent reads the announcements that the stream has kept, including those from before this
-// Notifier was created, so that clients can resume from them. If it fails, clients that resume from
-// an earlier time are told that they may have missed changes.
+// Notifier was created, so that clients can resume from them. If LoadRecent fails, clients that
+// resume from a time before this Notifier was created are told that they may have missed changes.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -370,8 +371,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Append the announcements received since New. The stream may also contain some of them; it
-	// does no harm that the list then has them twice.
+	// Append the announcements received since New. The stream may also contain some of these. The
+	// list then contains them twice, which does no harm.
 	for _, b := range c.recent.batches {
 		before.add(b)
 	}

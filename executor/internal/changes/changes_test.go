@@ -42,8 +42,8 @@ func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	return w.Batches
 }
 
-// This process is disconnected from NATS while another one announces changes. The watchers in this
-// process miss the changes, so their watches must end.
+// This process loses its connection to NATS while another process announces changes. The watchers
+// in this process miss these changes, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t,
@@ -70,8 +70,8 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A change is committed, but this process cannot announce it. The watches in this process must end,
-// because they would otherwise miss the change.
+// A change is stored in the database, but this process fails to announce it. The watches in this
+// process must end, because they would otherwise miss the change.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
@@ -114,7 +114,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 		t.Fatalf("told %q", got)
 	}
 	// The second announcement has been received, but the stream may not have stored it yet. Wait
-	// for that.
+	// until it has.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	retry.Until(ctx, time.Millisecond, func() bool {

@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// announcement returns an announcement as another process publishes it.
+// announcement returns the message with which another process announces changes. publisher
+// identifies that process, and number is the number of the announcement.
 func announcement(t *testing.T, publisher string, number uint64, ids ...string) *nats.Msg {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{
@@ -72,7 +73,7 @@ func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 	}
 }
 
-// A Notifier repeats the number of its last announcement in heartbeats.
+// In its heartbeats, a Notifier repeats the number of its last announcement.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

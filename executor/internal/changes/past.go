@@ -4,20 +4,21 @@ import "time"
 
 // Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is when this process received the announcement, and is later than the At of every batch
-	// received before. If LoadRecent has read the announcement from the stream, At is when the
-	// stream stored it.
+	// At is when this process received the announcement. It is later than the At of every batch
+	// that was received before. For an announcement that LoadRecent has read from the stream, At is
+	// when the stream stored it.
 	At time.Time
 	// IDs holds the IDs of the records, in no particular order.
 	IDs []string
 }
 
 const (
-	// maxRecentIDs is the maximum number of IDs kept for clients that resume. They take up a few
-	// megabytes.
+	// maxRecentIDs is the maximum number of record IDs kept for clients that resume. That many IDs
+	// take up a few megabytes.
 	maxRecentIDs = 50_000
-	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
-	// that resumes on another executor therefore receives the changes of this period again.
+	// maxClockSkew is the assumed maximum difference between the clocks of two executors. Because
+	// of this difference, a client that resumes on another executor receives the changes of the
+	// last maxClockSkew before its last event again.
 	maxClockSkew = 5 * time.Second
 )
 
@@ -39,13 +40,12 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. From then on, p contains every batch that is received after the time
+// reset discards all batches. After that, p contains every batch that is received after the time
 // at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
-// after returns the batches received after at. Because clocks differ, the result also contains
-// those received up to maxClockSkew earlier. complete is false if a batch received after at may be
-// missing.
+// after returns the batches received after at and, because clocks differ, also those received up to
+// maxClockSkew earlier. complete is false if batches received after at may be missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Announcements arrive faster than this process handles them, so the NATS client drops some. All
-// watches end.
+// watches in this process must end.
 func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -22,7 +22,7 @@ func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	}
 	w := c.Watch(time.Time{})
 	defer w.Cancel()
-	c.mu.Lock() // blocks receive in the meantime
+	c.mu.Lock() // blocks receive while announcements arrive
 	for range 10 {
 		err = c.publish([]string{"a"})
 		if err != nil {

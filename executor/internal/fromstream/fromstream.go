@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// MessagePosition says where and when a stream stored a message.
+// MessagePosition is the position of a message in a stream, and the time at which the stream stored
+// it.
 type MessagePosition struct {
 	Sequence uint64
 	StoredAt time.Time // when the stream stored the message
@@ -48,8 +49,9 @@ func StartRecord(s *execution.Start, bodyBytes int, at MessagePosition,
 	}
 }
 
-// AuditEntries returns the audit entry for a start message that is recorded as r, or nothing if no
-// operator requested the start. header is the header of the message.
+// AuditEntries returns a slice with the audit entry for a start message that is recorded as r. The
+// slice is nil if no operator requested the start. header is the header of the message, and at is
+// its position in the stream.
 func AuditEntries(header nats.Header, r store.Record, at MessagePosition) []store.AuditEntry {
 	entry, audited := audit.NewStartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
@@ -82,16 +84,16 @@ func RejectionRecord(r *execution.Rejection, at MessagePosition, now time.Time) 
 	}
 }
 
-// ProgressWithDefaultTime returns the progress in a runner's report. If the report contains no
-// time, its time is when the stream stored the report.
+// ProgressWithDefaultTime returns p, the progress in a runner's report. If the report contains no
+// time, the result's time is when the stream stored the report.
 func ProgressWithDefaultTime(p *execution.Progress, at MessagePosition) execution.Progress {
 	result := *p
 	result.At = messageTimeOrStored(p.At, at.StoredAt)
 	return result
 }
 
-// messageTimeOrStored returns the time that a message contains (own). If that is zero, it returns
-// the time at which the stream stored the message.
+// messageTimeOrStored returns own, the time that a message contains. If own is zero, it returns
+// stored, the time at which the stream stored the message.
 func messageTimeOrStored(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
@@ -99,8 +101,9 @@ func messageTimeOrStored(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// RecoveryBatch returns the batch that records msg, a message that was put aside, and removes it
-// from the messages put aside. It fails with stream.ErrUnreadable if msg still cannot be decoded.
+// RecoveryBatch returns the batch for msg, a message that was put aside. The batch records the
+// message, and removes it from the messages that were put aside. RecoveryBatch fails with
+// stream.ErrUnreadable if msg still cannot be decoded. now is the time of recording.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 	if err != nil {

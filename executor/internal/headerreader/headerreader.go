@@ -70,8 +70,8 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 }
 
 // CheckedMetadata returns the metadata of msg, which must come from r's consumer. Call it for every
-// message, in the order of delivery. It fails with ErrMessagesLost if the server has sent a message
-// before msg that was not delivered.
+// message, in the order of delivery. It fails with ErrMessagesLost if a message that the server
+// sent before msg has not arrived.
 func (r *Reader) CheckedMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *Reader) CheckedMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, err
 	return meta, nil
 }
 
-// ConsumerExists reports whether the server still has this reader's consumer. A consumer with the
-// same name that belongs to another reader does not count.
+// ConsumerExists reports whether the server still has this reader's consumer. It returns false if
+// the consumer with that name belongs to another reader.
 func (r *Reader) ConsumerExists(ctx context.Context) bool {
 	info, err := r.Info(ctx)
 	return err == nil && r.owns(info)
@@ -94,7 +94,8 @@ func (r *Reader) ConsumerExists(ctx context.Context) bool {
 // End deletes the consumer, so that another reader can begin immediately. If that fails, the server
 // deletes it a few seconds later.
 func (r *Reader) End(ctx context.Context) {
-	// Another reader may have created a consumer with the same name. Do not delete that one.
+	// Another reader may have created a consumer with the same name. Do not delete that reader's
+	// consumer.
 	if r.ConsumerExists(ctx) {
 		_ = r.js.DeleteConsumer(ctx, r.stream, r.CachedInfo().Name)
 	}

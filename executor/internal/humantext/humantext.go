@@ -18,8 +18,8 @@ func Ago(t, now time.Time) string {
 	if d > -2*time.Second { // the two times may come from different clocks
 		return "just now"
 	}
-	// A moment has passed since t was chosen, so round d. Otherwise, a time that was just set to 90
-	// days from now would be shown as "in 89 days".
+	// A moment has passed since t was chosen, so d is slightly too short. Round it: otherwise, a
+	// time that was just set to 90 days from now would be shown as "in 89 days".
 	switch d = -d; {
 	case d >= 2*day:
 		d = d.Round(time.Hour)
@@ -46,8 +46,8 @@ func Duration(d time.Duration) string {
 	}
 }
 
-// RateSuffix returns the suffix of a rate whose window is a second, a minute or an hour: "/s",
-// "/min" or "/h". ok is false for any other window.
+// RateSuffix returns the suffix of a rate whose window has the given number of seconds: "/s",
+// "/min" or "/h" for a window of a second, a minute or an hour. For any other window, ok is false.
 func RateSuffix(seconds int64) (text string, ok bool) {
 	switch seconds {
 	case 1:

@@ -24,7 +24,7 @@ type Streams struct {
 	js jetstream.JetStream
 
 	mu            sync.Mutex
-	streamsByName map[string]jetstream.Stream // by name; streams that have been looked up
+	streamsByName map[string]jetstream.Stream // the streams that have been looked up, by name
 }
 
 // New returns the Streams of the installation that js connects to.

@@ -179,7 +179,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 		ack, err := r.starts.Publish(t.Context(), "q", "wf", message(uuid.NewString()))
 		done <- result{ack, err}
 	}()
-	for range 2 { // the second request shows that it retries
+	for range 2 { // the second request shows that Publish retries
 		if _, err := asked.NextMsgWithContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // StateUpdate is the combined change that a batch's progress steps make to one record. A zero field
-// does not change the record. StartedAt does not change a record that already has one.
+// does not change the record. A record that already has a StartedAt keeps it.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -43,10 +43,10 @@ type CurrentState struct {
 
 // ApplyProgress determines how progress steps, applied in order by the rules of Batch.Progress,
 // change their records. current maps the execution IDs of recorded executions to their current
-// states. updates holds one update for each record that changes, unknown the IDs of executions that
-// are not recorded, and foreign the IDs of records whose queue or workflow differs from the step's,
-// each ID once. Every driver calls ApplyProgress in its transaction, with the records locked, so
-// that the rules are implemented only once.
+// states. updates holds one update for each record that changes. unknown holds the IDs of
+// executions that are not recorded. foreign holds the IDs of records whose queue or workflow
+// differs from the step's. Each ID occurs only once. Every driver calls ApplyProgress in its
+// transaction, with the records locked, so that the rules are implemented only once.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {

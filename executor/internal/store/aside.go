@@ -47,8 +47,8 @@ type MessageKey struct {
 }
 
 // sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. That
-// stream has no prefix of its own: its subjects have only "executions." in common, with which the
-// subjects of all other streams begin, too.
+// stream has no prefix of its own: its subjects have only the prefix "executions." in common, with
+// which the subjects of the other streams begin, too.
 const sharedStartPrefix = "-"
 
 // SubjectPrefix returns the subject prefix that identifies the message's stream, or

@@ -7,8 +7,8 @@ import (
 
 // Cancellations changes the records of executions that operators cancel. operate uses it. Cancel
 // ends queued executions immediately. If a runner has already started an execution, RequestCancel
-// only stores the request. The execution ends when its runner reports that, and Recording stores
-// the report.
+// only stores the request. The execution ends when its runner reports its end, and Recording stores
+// that report.
 type Cancellations interface {
 	// RequestCancel sets CancelRequestedAt on records that have not ended and whose
 	// CancelRequestedAt is zero, and returns their IDs. In the same transaction, it stores an audit

@@ -90,7 +90,8 @@ func ListDeadLetters(
 		ofRecords = RecordPosition{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
 		ofMessages = AsidePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
-		ofRecords = RecordPosition{AcceptedAt: last.Message.At} // before every ID at that time
+		// The empty ID skips the records at that time, because they come before the message.
+		ofRecords = RecordPosition{AcceptedAt: last.Message.At}
 		ofMessages = AsidePosition{
 			At:             last.Message.At,
 			StreamSequence: last.Message.StreamSequence,

@@ -86,7 +86,7 @@ type Event struct {
 	NodeID      string    // the node at which it starts
 	Input       string    // the execution's input as JSON text
 	DecidedAt   time.Time // when it was made from its causes; becomes AcceptedAt of the execution
-	PublishedAt time.Time // zero until published, or until the workflow is found deleted
+	PublishedAt time.Time // zero until it is published or its workflow is found deleted
 }
 
 // OngoingCondition is a state, such as a queue without runners, that has not ended and whose

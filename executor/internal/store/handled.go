@@ -8,8 +8,8 @@ import (
 
 // HandledMessages keeps track of which stream messages have been handled, that is, recorded or put
 // aside. Recording adds them. If the database has lost transactions, for example because an older
-// backup or a lagging standby has replaced it, their messages are missing here, which shows the
-// recorder what to record again.
+// backup or a lagging standby has replaced it, HandledMessages lacks the messages of these
+// transactions. The recorder then knows which messages to record again.
 type HandledMessages interface {
 	// HandledRanges returns the merged and sorted ranges of a stream's messages that have been
 	// handled. They cover every batch that was committed to this database, except transactions that

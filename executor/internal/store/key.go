@@ -56,7 +56,8 @@ func (k UUID) String() string {
 
 // EncodeID returns the stored form of an ID: the 16 bytes of a UUID, or the sanitized text of any
 // other ID. If such a text has 16 bytes, EncodeID appends a zero byte, so that it cannot be
-// confused with a UUID. DecodeID removes that byte again, because no sanitized text ends in one.
+// confused with a UUID. DecodeID removes that byte again, because no sanitized text ends in a zero
+// byte.
 func EncodeID(id string) []byte {
 	if key, isID := ParseUUID(id); isID {
 		return key[:]

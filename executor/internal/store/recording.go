@@ -69,5 +69,5 @@ type ApplyResult struct {
 // execution was found to be lost. If the record has another value now, EndLostExecutions skips it.
 type LostExecution struct {
 	ID             string
-	StreamSequence uint64 // in the stream with the start messages of the record's queue
+	StreamSequence uint64 // the start message's sequence in its stream
 }

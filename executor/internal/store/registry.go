@@ -42,8 +42,8 @@ type RegistryRecord struct {
 	Bucket   string
 	Key      string
 	Revision uint64
-	Deleted  int64  // 1 if it was deleted, otherwise 0
-	Data     []byte // empty if it was deleted
+	Deleted  int64  // 1 if the revision is a deletion, otherwise 0
+	Data     []byte // empty if the revision is a deletion
 }
 
 // RegistryPosition is the revision up to which the database's copy of a registry bucket is

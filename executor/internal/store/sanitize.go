@@ -12,7 +12,7 @@ import (
 )
 
 // SanitizeText returns s as every driver stores it: each NUL and each invalid UTF-8 sequence
-// becomes U+FFFD. It is needed because PostgreSQL rejects both, and the error texts of runners can
+// becomes U+FFFD. PostgreSQL rejects NULs and invalid UTF-8, and the error texts of runners can
 // contain anything. Sanitize the texts in queries as well, so that they match the stored texts.
 func SanitizeText(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
@@ -144,9 +144,10 @@ func SubjectLikePatterns(workflowID string) (ordered, others string) {
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
 }
 
-// OwnStreamLikePatterns returns the LIKE patterns that match the subjects of one workflow's
-// start messages and rejections in a queue's own stream
-// (executions.queue.<queue>.<kind>.<workflow>.<node>).
+// OwnStreamLikePatterns returns the LIKE patterns that match the subjects of one workflow's start
+// messages and rejections in a queue's own stream
+// (executions.queue.<queue>.<kind>.<workflow>.<node>, and
+// executions.queue.<queue>.ordered.<lane>.<workflow>.<node> for start messages with an order key).
 func OwnStreamLikePatterns(workflowID string) [3]string {
 	const queue = "executions.queue.%"
 	escaped := escapedPattern(workflowID)
@@ -162,7 +163,7 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// PrefixUpperBound returns the exclusive upper bound of a range query for the texts with a prefix:
-// prefix <= text < bound. The range contains exactly these texts, except any in which U+10FFFF, a
-// noncharacter, follows the prefix.
+// PrefixUpperBound returns the exclusive upper bound of a range query for the texts that begin with
+// prefix: prefix <= text < bound. The range contains exactly these texts, except for a text in
+// which U+10FFFF, which is not a valid character, directly follows the prefix.
 func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -13,8 +13,8 @@ import (
 // changed or removed, and the data of a workflow when it moves to another account, or when a new
 // workflow gets the ID of a deleted one.
 type Senders interface {
-	// SenderActivity returns what requests have shown so far about the sender of one node, or the
-	// zero value if there were no requests.
+	// SenderActivity returns what requests have shown so far about the sender of one node. If there
+	// were no requests, only WorkflowID and NodeID are set in the result.
 	SenderActivity(ctx context.Context, workflowID, nodeID string) (SenderActivity, error)
 
 	// RefusedSenders returns the SenderActivity of each sender whose requests have been refused.
@@ -51,9 +51,9 @@ type SenderActivity struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders prepares activities for storage: it merges those of each node into one and sorts
-// them by node. Because every writer locks the rows in this order, concurrent writers cannot
-// deadlock.
+// StorableSenders prepares activities for storage: it merges all activities of the same node into
+// one and sorts the result by node. Because every writer locks the rows in this order, concurrent
+// writers cannot deadlock.
 func StorableSenders(activities []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderActivity{}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Sessions keeps the console sessions that were ended before they expired, for
-// operate.RevokedSessions.
+// Sessions stores which console sessions were ended before they expired. operate.RevokedSessions
+// uses it.
 type Sessions interface {
-	// EndSession records that a console session has ended. The session would have expired anyway at
-	// the time until, and the entry is kept that long. EndSession also deletes the entries of
-	// sessions that expired before now.
+	// EndSession records that a console session has ended before its expiry. until is when the
+	// session would have expired; the entry is kept until then. EndSession also deletes the entries
+	// of sessions that expired before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether a session was ended by EndSession.

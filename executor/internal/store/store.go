@@ -7,10 +7,10 @@
 // shows what it reads and writes. Methods of different interfaces may access the same rows: for
 // example, Recording inserts records, Records reads them, and Pruner deletes them.
 //
-// The other files contain functions, without a database, for work that all drivers must do in the
-// same way: applying progress (advance.go, pending.go), converting values and IDs to stored form
-// (sanitize.go, key.go), finding the values that records share (origin.go), and merging the
-// requests that matched no filter (filtered.go).
+// The other files contain functions that do not access the database. They do the work that must be
+// the same in all drivers: applying progress (advance.go, pending.go), converting values and IDs to
+// stored form (sanitize.go, key.go), finding the values that records share (origin.go), and merging
+// the requests that matched no filter (filtered.go).
 //
 // A record is small: instead of the headers and the input of an execution, it contains the stream
 // sequence of the message that has them.
@@ -72,12 +72,14 @@ type Store interface {
 // a transaction, Observer is called for each of them.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
-// ErrNotFound means that there is no such record, or no such message put aside.
+// ErrNotFound means that the database has no record with the given ID, or no message put aside with
+// the given key.
 var ErrNotFound = errors.New("no such record")
 
 // DataError means that the database would refuse the same data every time. Drivers return it only
-// if the data caused the error: a value out of range, a violated constraint, or a row that is too
-// large. After any other error, the same call may succeed later, so callers must not drop the data.
+// if the data caused the error: for example, a value is out of range or violates a constraint, or a
+// row is too large. After any other error, the same call may succeed later, so callers must not
+// drop the data.
 type DataError struct {
 	Err error // the driver's error
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TokenUseStore keeps when tokens and operators' keys were last used. Recording adds the uses of
+// TokenUseStore stores when tokens and operators' keys were last used. Recording adds the uses of
 // tokens, and the keyring of operate adds the uses of keys. operate and package events read both.
 type TokenUseStore interface {
 	// TokensLastUsed returns when each token was last used for a webhook request, which is the
@@ -17,8 +17,8 @@ type TokenUseStore interface {
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
 	// AddTokenUses stores uses that do not appear in any execution's record, such as uses of
-	// operators' keys, so that TokensLastUsed returns these as well. A use that is older than the
-	// stored one is ignored.
+	// operators' keys. TokensLastUsed then takes them into account. A use that is older than the
+	// stored use of the same token is ignored.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 }
 

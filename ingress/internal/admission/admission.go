@@ -19,7 +19,7 @@ type Registry interface {
 	Lookup(workflowID string) (registry.WorkflowView, bool)
 }
 
-// Admission decides whether requests are admitted. It is safe for concurrent use.
+// Admission decides whether a request may start an execution. It is safe for concurrent use.
 type Admission struct {
 	registry Registry
 	limits   *Limits
@@ -37,7 +37,7 @@ type Trigger struct {
 	view     registry.WorkflowView
 }
 
-// DeliveryID is the delivery ID of a request, together with where it comes from.
+// DeliveryID is the delivery ID of a request, with information about its origin.
 type DeliveryID struct {
 	ID      string // the delivery ID as sent; "" means that the request has none
 	Derived bool   // the ID comes from the body, or is a hash
@@ -90,8 +90,8 @@ func (t Trigger) CheckPlan() *Refusal {
 	return nil
 }
 
-// RequestsPerMinute returns the number of requests per minute that the current rate limit allows,
-// at least 1, or 0 if there is no limit.
+// RequestsPerMinute returns the number of requests per minute that the current rate limit allows.
+// The result is at least 1, or 0 if there is no limit.
 func (t Trigger) RequestsPerMinute() int {
 	limit := t.view.RateLimit()
 	if limit.Requests <= 0 || limit.Window <= 0 {

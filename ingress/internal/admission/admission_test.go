@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// An old token is valid until it expires, and not a nanosecond longer.
+// A token that has been replaced is valid until it expires, and not a nanosecond longer.
 func TestTokensExpire(t *testing.T) {
 	limits := NewLimits()
 	end := limits.origin.Add(time.Hour)
@@ -47,8 +47,8 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit runs the checks that come before the check whether the workflow is active: token, plan and
-// limits.
+// admit checks the token, the plan and the limits. These are the checks that precede the check of
+// whether the workflow is active.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Trigger, *Refusal) {

@@ -87,7 +87,8 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
-// If a request exceeds both limits, the time to wait is the longer of the two.
+// If a request exceeds both the rate limit and the limit on bytes, the time to wait is the longer
+// of the two waits.
 func TestBothLimitsExceeded(t *testing.T) {
 	limits := NewLimits()
 	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)

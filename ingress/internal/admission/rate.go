@@ -52,7 +52,7 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// addIncurredCost adds a cost that can no longer be refused: that of requests admitted by other
+// addIncurredCost adds a cost that can no longer be refused: the cost of requests admitted by other
 // ingresses, or of bytes that have already been read. The usage may then exceed the limit. In that
 // case, nothing more is accepted until the excess has drained, so that all ingresses together stay
 // within the limit. The excess is capped at one burst.
@@ -66,7 +66,7 @@ func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) 
 // announcement.
 type Usage struct {
 	Cost           time.Duration // the number of requests times CostPerRequest
-	CostPerRequest time.Duration // the cost of one request under that limit; 0 means unknown
+	CostPerRequest time.Duration // the cost of one request when they were admitted; 0 means unknown
 }
 
 // removeIdleInterval is the minimum interval between two removals of a shard's idle entries.
@@ -171,8 +171,8 @@ func (l *Limits) AddRemoteUsage(
 }
 
 // removeIdle removes the entries of idle workflows or accounts, at most once per
-// removeIdleInterval. It copies the other entries to a new map, because a map never releases
-// memory.
+// removeIdleInterval. It copies the remaining entries to a new map, because a map does not release
+// the memory of deleted entries.
 func (s *limitShard[Used]) removeIdle(now time.Duration) {
 	if now-s.lastIdleRemoval < removeIdleInterval {
 		return

@@ -39,8 +39,8 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A change of the limit resets the state of a workflow: it may send a full burst again, even if
-	// a request costs the same under both limits.
+	// If the limit of a workflow changes, its state is reset: the workflow may receive a full burst
+	// again, even if a request costs the same under both limits.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
@@ -100,8 +100,8 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 }
 
 // Three ingresses receive 90 %, 5 % and 5 % of a flood, over 20 windows of a clock that the test
-// advances. Together they keep the limit, although they exchange usage only every 100 ms. Neither a
-// restarted ingress nor lost messages lock a sender out.
+// advances. Together they keep the limit, although they exchange usage only every 100 ms. Requests
+// are still accepted at the permitted rate after one ingress restarts, and when messages are lost.
 func TestThreeIngressesKeepOneLimit(t *testing.T) {
 	for name, lost := range map[string]float64{
 		"all is heard":               0,
@@ -221,8 +221,8 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// Limits keeps the workflow ID from the registry. The one from the request is a part of the request
-// line, and would keep the whole line in memory.
+// As a key, Limits keeps the workflow ID from the registry, not the one from the request. The
+// latter is a part of the request line, and would keep the whole line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",

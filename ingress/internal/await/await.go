@@ -28,23 +28,23 @@ import (
 const MaxWaitsPerAccount = 1000
 
 const (
-	// firstReadDelay is the time after which a Wait without a signal reads the stream. The delay
-	// doubles with each read, up to maxReadDelay.
+	// firstReadDelay is the time after which a Wait reads the stream if no signal has arrived. The
+	// delay doubles with each read, up to maxReadDelay.
 	firstReadDelay = 250 * time.Millisecond
 	maxReadDelay   = 8 * time.Second
 	// signalReadDelay is the delay before the stream is read again if a report has arrived but is
 	// not in the stream yet. The delay doubles with each read.
 	signalReadDelay = time.Millisecond
-	// readTimeout is the maximum duration of a read before the request's time limit. Such a read
-	// ends at the limit at the latest. finalReadTimeout is the maximum duration of the last read,
-	// which begins at the limit.
+	// readTimeout is the maximum duration of a read that begins before the request's time limit.
+	// Such a read also ends when the limit is reached. finalReadTimeout is the maximum duration of
+	// the last read, which begins at the limit.
 	readTimeout      = time.Second
 	finalReadTimeout = 500 * time.Millisecond
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
-	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams one read
-	// includes. The next read continues with the following queues.
+	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams are read
+	// at a time. The next read continues with the queues that follow.
 	maxOtherReads = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4
@@ -93,8 +93,8 @@ type Waits struct {
 
 	mu      sync.Mutex
 	waiting int
-	// waitingByAccount counts the waiting requests of each account. An account without any has no
-	// entry.
+	// waitingByAccount counts the waiting requests of each account. An account without waiting
+	// requests has no entry.
 	waitingByAccount map[string]int
 	stopping         chan struct{}
 	stopped          bool
@@ -144,8 +144,8 @@ func (w *Waits) nextReconnect() <-chan struct{} {
 	return w.reconnected
 }
 
-// Stop makes all current and future Waits end immediately. It returns before the waiting requests
-// have noticed, and may be called repeatedly.
+// Stop makes all current and future Waits end immediately. It does not wait until the waiting
+// requests have ended, and may be called repeatedly.
 func (w *Waits) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,8 +188,8 @@ func (w *Waits) releaseSlot(accountID string) {
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
 
-	Layout stream.Layout // the stream that stores the start message
-	HasOwn bool          // the queue has its own stream, which may hold an earlier start message
+	Layout       stream.Layout // the stream that stores the start message
+	HasOwnStream bool          // the queue has its own stream, which may hold an earlier start message
 }
 
 // Wait waits for one execution to finish. Only one goroutine may use it.
@@ -268,20 +268,20 @@ func (w *Wait) End() {
 	w.waits = nil
 }
 
-// MarkStartedEarlier records that an earlier request has started the execution. The execution may
+// ExpectEarlierStart records that an earlier request has started the execution. The execution may
 // therefore have finished already, and may have been started in another queue. ownStreams holds the
 // queues that have their own streams.
-func (w *Wait) MarkStartedEarlier(ownStreams []string) {
+func (w *Wait) ExpectEarlierStart(ownStreams []string) {
 	w.sources, w.otherQueues = nil, slices.Clone(ownStreams)
 	// Ignore the error: without a subscription, the Wait finds the result a little later, when it
 	// polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
-	if w.execution.HasOwn {
+	if w.execution.HasOwnStream {
 		w.addOwnSource(w.execution.Queue)
 	}
 	// If the execution may be in a queue's own stream that Begin did not subscribe to, also
 	// subscribe to the reports in all queues' own streams.
-	if len(w.otherQueues) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
+	if len(w.otherQueues) > 0 || w.execution.HasOwnStream && !w.execution.Layout.Own {
 		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}
 	w.signalRead()
@@ -338,7 +338,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 		}
 		timeout := finalReadTimeout
 		if reason == "" {
-			// A read that NATS does not answer must end at the limit.
+			// End the read at the limit even if NATS does not answer.
 			timeout = min(readTimeout, time.Until(limit))
 		}
 		if end := w.readFinalReport(ctx, timeout); end != nil && reserve(len(end.Output)) {
@@ -391,7 +391,7 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 		return nil
 	}
 	for _, at := range w.sources {
-		// An error is ignored: the stream will be read again.
+		// Ignore the error, because Await reads the stream again later.
 		found, _ := at.FirstFinalReport(ctx, w.waits.nc, at.queue, w.execution.WorkflowID,
 			w.execution.ID)
 		switch {

@@ -53,7 +53,7 @@ var waited = Execution{
 	Queue:      queue,
 }
 
-// report publishes a report of the execution and waits until it is stored.
+// report publishes a report of the execution in the shared stream, and waits until it is stored.
 func (b *bed) report(status execution.Status, output string) {
 	b.t.Helper()
 	b.reportIn(stream.Layout{}, queue, status, output)
@@ -134,7 +134,7 @@ func TestALostReportIsFound(t *testing.T) {
 	// At the limit, Await reads the stream once more, and finds that the execution is running.
 	running.Await(t.Context(), time.Now(), enough).expect(t, ReasonTimeLimit, execution.Running, "")
 	b.report(execution.Succeeded, "7")
-	b.report(execution.Failed, "") // a later one changes nothing
+	b.report(execution.Failed, "") // a later final report changes nothing
 	last.Await(t.Context(), time.Now(), enough).
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 
@@ -203,7 +203,8 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	server := natstest.Start(t)
 	b := &bed{t: t, nats: server, nc: server.Connect(t)}
 	reading := make(chan *nats.Msg, 10)
-	if _, err := b.nc.ChanSubscribe("$JS.API.>", reading); err != nil { // and never answers
+	// This subscription receives the requests to JetStream but never replies.
+	if _, err := b.nc.ChanSubscribe("$JS.API.>", reading); err != nil {
 		t.Fatal(err)
 	}
 	_, wait := b.begin(server.Connect(t), never)
@@ -213,7 +214,7 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	if late := time.Since(limit); late > time.Second {
 		t.Errorf("%v after the limit", late)
 	}
-	if len(reading) < 2 { // the one before the limit, and the last one
+	if len(reading) < 2 { // one read before the limit, and the last read
 		t.Errorf("it has read %d times", len(reading))
 	}
 }
@@ -248,7 +249,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%d wait", waits.Waiting())
 		}
 		if c.repeated {
-			wait.MarkStartedEarlier([]string{queue, "other"})
+			wait.ExpectEarlierStart([]string{queue, "other"})
 		}
 		if c.want == ReasonStopping {
 			waits.Stop()
@@ -309,7 +310,7 @@ func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 	defer cancel()
 
 	_, signaled := b.begin(b.nc, never)
-	signaled.MarkStartedEarlier([]string{"left"})
+	signaled.ExpectEarlierStart([]string{"left"})
 	signaled.Await(ctx, time.Now(), enough).expect(t, ReasonTimeLimit, execution.Queued, "")
 	b.reportIn(stream.Layout{Own: true}, "left", execution.Succeeded, "7")
 	signaled.Await(ctx, time.Now().Add(never), enough).
@@ -317,7 +318,7 @@ func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 
 	for name, queues := range map[string][]string{"one": {"left"}, "many": ownStreams} {
 		_, wait := b.begin(b.nc, 10*time.Millisecond)
-		wait.MarkStartedEarlier(queues)
+		wait.ExpectEarlierStart(queues)
 		loseSignals(t, wait)
 		tries := 0
 		result := wait.Await(ctx, time.Now().Add(never), func(int) bool {

@@ -1,8 +1,8 @@
 // Package gossip exchanges counts of admitted requests and bytes among ingresses, because the rate
 // limits and the limits on bytes apply to all ingresses together.
 //
-// It deliberately guarantees little: messages are delivered at most once, and no request waits for
-// them. An ingress that receives none applies the limits to its own requests.
+// The package deliberately guarantees little: messages are delivered at most once, and no request
+// waits for them. An ingress that receives no messages applies the limits to its own requests only.
 package gossip
 
 import (
@@ -23,15 +23,15 @@ import (
 const subject = "hookstart.rate"
 
 // announceInterval is the interval between announcements. The ingresses together may exceed a limit
-// by the requests and bytes that they admit in about this time.
+// by about as many requests and bytes as they admit in this time.
 const announceInterval = 100 * time.Millisecond
 
 // maxUsagesPerMessage is the maximum number of entries in a message. It keeps a message well below
 // the server's size limit.
 const maxUsagesPerMessage = 5000
 
-// Gossip announces the usage at this ingress to the other ingresses, and receives theirs, until
-// Stop is called.
+// Gossip announces the usage at this ingress to the other ingresses, and receives their
+// announcements, until Stop is called.
 type Gossip struct {
 	nc         *nats.Conn
 	instanceID string

@@ -41,13 +41,14 @@ var (
 // about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is how long a message waits for a lost connection to be restored, from the first
-// attempt that found it lost. A restarting server is often back within that time.
+// reconnectGrace is how long Publish waits for a lost connection to be restored. The time counts
+// from the first attempt that found the connection lost. A restarting server is often back within
+// that time.
 const reconnectGrace = time.Second
 
-// minOwnMessageLookupTime is the minimum time for finding out whether this request has sent the
-// stored message. If the time is not enough, the request is refused. With the default
-// --publish-timeout, the total time stays below the ten seconds that senders wait.
+// minOwnMessageLookupTime is the minimum time that isOwnMessage has to find out whether this
+// request has sent the stored message. If that time is not enough, the request is refused. With the
+// default --publish-timeout, the total time stays below the ten seconds that senders wait.
 const minOwnMessageLookupTime = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
@@ -61,7 +62,8 @@ type DeliveryPublisher struct {
 	acks    *ack.Publisher
 	name    string // name of the stream
 	timeout time.Duration
-	// lastFailure is nil if the last message that reached the stream was stored.
+	// lastFailure describes why the last message that reached the stream was not stored. It is nil
+	// if that message was stored.
 	lastFailure atomic.Pointer[storeFailure]
 }
 
@@ -170,7 +172,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 	}
 	now := start
 	unknown := false     // whether an earlier attempt may have stored the message
-	var lostAt time.Time // since when no attempt has found a connection, or zero
+	var lostAt time.Time // when the connection was found lost; zero if the last attempt had one
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
 		o := classifyAttempt(err)
@@ -188,7 +190,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 				}
 				got.Duplicate = !ours
 			}
-			// A repeat was not stored, so it does not prove that the stream stores messages again.
+			// The stream does not store a repeat, so a confirmed repeat does not prove that it
+			// stores messages again.
 			if !got.Duplicate && p.lastFailure.Load() != nil {
 				p.lastFailure.Store(nil)
 			}
@@ -206,8 +209,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 		case o == outcomeNoReply:
 			unknown = true
 		case o == outcomeDuplicateInProcess, o == outcomeNoLeader, o == outcomeDisconnected:
-			// Retry. Another message with this ID is being stored, perhaps from an earlier attempt
-			// of this call, or there was no server to accept the message.
+			// Retry. Either another message with this ID is being stored, perhaps from an earlier
+			// attempt of this call, or no server was available to accept the message.
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
@@ -223,8 +226,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 	}
 }
 
-// fullStreamInterval is the interval at which messages are sent to a full stream. It bounds the
-// delay of a refusal.
+// fullStreamInterval is the interval at which messages are sent to a full stream. It is the maximum
+// time by which the refusal of a message is delayed.
 const fullStreamInterval = 5 * time.Millisecond
 
 // pauseIfFull waits until the next multiple of fullStreamInterval if the stream has refused its
@@ -286,7 +289,7 @@ const (
 	outcomeDuplicateInProcess // another message with the same ID is being stored
 	outcomeOverloaded         // refused
 	outcomeStorageFull        // refused
-	// refused, or never sent: it exceeds the maximum length of the stream or the server
+	// certainly not stored: the message exceeds the maximum length of the stream or the server
 	outcomeMessageTooLong
 )
 
@@ -306,7 +309,8 @@ func classifyAttempt(err error) attemptOutcome {
 		case stream.CodeTooManyRequests:
 			return outcomeOverloaded
 		case stream.CodeNotAvailable:
-			// Perhaps stored: the leader may have forwarded the message before it stepped down.
+			// The message may have been stored: the leader may have forwarded it before it stepped
+			// down.
 			return outcomeNoReply
 		default:
 			return outcomeOverloaded // refused for an unknown reason: nothing was stored

@@ -468,8 +468,8 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 }
 
-// A server whose limit for all its streams is reached refuses a message as a full stream does, even
-// if the stream itself has no limit.
+// When the storage limit of the whole server is reached, Publish returns the same error as for a
+// full stream, even if the stream itself has no limit.
 func TestAServerWithoutRoom(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 40 << 20 })
@@ -507,7 +507,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 	}
 }
 
-// A message that exceeds the stream's maximum length is refused permanently, because retrying
+// If a message exceeds the stream's maximum length, Publish returns ErrTooLong, because retrying
 // cannot help.
 func TestAMessageTooLongForTheStream(t *testing.T) {
 	t.Parallel()
@@ -527,8 +527,8 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// LookupDuplicate recognizes a message whose ID is in the deduplication window, and does not store
-// the message otherwise.
+// LookupDuplicate recognizes a message whose ID is in the deduplication window. For any other
+// message, it returns an error. It never stores the message.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	t.Run("one server", func(t *testing.T) {

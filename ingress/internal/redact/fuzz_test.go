@@ -45,7 +45,7 @@ func FuzzQuery(f *testing.F) {
 		if pairs != 0 || (token != "" && tokens == 0) {
 			t.Errorf("%d pairs lost of %q", pairs, raw)
 		}
-		// If the standard library can parse the query, both must find the same values.
+		// If the standard library can parse the query, both parsers must find the same values.
 		if values, err := url.ParseQuery(raw); err == nil {
 			want := ""
 			for _, value := range append(values["token"], values["access_token"]...) {

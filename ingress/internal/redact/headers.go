@@ -9,8 +9,8 @@ import (
 var secretHeaders = webhook.SecretHeaders()
 
 // IsSecretHeader reports whether a header must never leave the ingress, because its purpose is to
-// carry a credential. These headers are webhook.SecretHeaders and ofSender, the headers that
-// contain the sender's secret. All names must be canonical.
+// carry a credential. It is such a header if its name is in webhook.SecretHeaders or in ofSender,
+// which holds the headers that contain the sender's secret. All names must be canonical.
 func IsSecretHeader(name string, ofSender []string) bool {
 	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
 }

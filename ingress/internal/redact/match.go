@@ -49,13 +49,13 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// maxComparedEscapedChars is the maximum number of characters of an escaped value that are
-// compared. If that many match, the value counts as found and is removed.
+// maxComparedEscapedChars is the maximum number of characters of an escaped value that must match.
+// If that many characters match, the value counts as found and is removed.
 const maxComparedEscapedChars = 64
 
 // matchEscaped returns the end of the escaped value that begins at index at, or 0 if there is none.
-// Only the first maxComparedEscapedChars characters must match. If a later one differs, the match
-// ends there.
+// Only the first maxComparedEscapedChars characters must match. If a later character differs, the
+// match ends before that character.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)
@@ -79,8 +79,8 @@ func decodeChar(text string, at int) (c byte, next int) {
 	return decodeEscaped(text, at)
 }
 
-// decodeEscaped does the same as decodeChar. It is the slow path, for a character that may be
-// escaped.
+// decodeEscaped does the same as decodeChar. It is the slow path, for the case that the character
+// may be escaped.
 func decodeEscaped(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at

@@ -41,7 +41,7 @@ const replacement = "[token]"
 
 const (
 	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
-	// a token; a token has 43.
+	// a token. A complete token has 43.
 	minTokenLength = 20
 	// minRedactedValueLength is the minimum length, in bytes, of a value that does not look like a
 	// token and is redacted only because it was sent where a token belongs. Replacing a shorter

@@ -18,10 +18,12 @@ const filteredReportInterval = time.Second
 
 // Bounds on memory use, which also keep a report below the maximum size of a NATS message.
 const (
-	// maxFilteredNodes is the maximum number of nodes in a report. Requests to further nodes are
-	// not counted until the report has been sent.
-	maxFilteredNodes    = 1000
-	maxFilteredRequests = 700 // maximum number kept; further ones are only counted
+	// maxFilteredNodes is the maximum number of nodes in a report. Once a report has that many
+	// nodes, requests to other nodes are not counted until the report has been sent.
+	maxFilteredNodes = 1000
+	// maxFilteredRequests is the maximum number of requests in a report with details. Further
+	// requests are only counted.
+	maxFilteredRequests = 700
 )
 
 // FilteredCounter counts the requests that did not match their node's filter. It is safe for
@@ -43,7 +45,7 @@ func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *Filtere
 	return f
 }
 
-// Count counts one request that the node's filter excluded. The node must exist.
+// Count counts one request that did not match the filter of a node. The node must exist.
 func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.FilteredRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 const refusalReportInterval = time.Second
 
 // maxRefusalCounters is the maximum number of counters, which bounds memory use and the size of a
-// report. Once it is reached, refusals that have no counter yet are counted by code only.
+// report. Once that many counters exist, a refusal that would need a new one is counted by code
+// only.
 const maxRefusalCounters = 2000
 
 // RefusalCounter counts refused requests by workflow, code and minute. It is safe for concurrent

@@ -58,7 +58,8 @@ func (r *rig) check(err error) {
 	}
 }
 
-// reported reads reports until they contain the given number of refusals.
+// reported reads reports until they contain at least want refusals in total, and returns the counts
+// in these reports.
 func (r *rig) reported(want int64) []stream.RefusalCount {
 	r.t.Helper()
 	js, err := jetstream.New(r.nats.Connect(r.t)) // a separate connection that has never been lost
@@ -124,7 +125,7 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 }
 
 // While NATS is unreachable, refusals are counted without delay and with bounded memory. After the
-// reconnect, none is lost or counted twice.
+// reconnect, no refusal has been lost or counted twice.
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusalCounter(r.js, r.log)

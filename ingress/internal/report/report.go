@@ -44,7 +44,7 @@ func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *Duplic
 	return d
 }
 
-// Count counts one suppressed repeat of the delivery that started the execution.
+// Count counts one suppressed repeat of the delivery that started the execution with the given ID.
 func (d *DuplicateCounter) Count(executionID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,8 +29,8 @@ func newReporter(
 	return reporter{js: js, log: log, what: what, interval: interval, nextReport: nextReport}
 }
 
-// Run sends the counts at each interval until the context is done. It then sends the remaining
-// counts once, and drops them if the stream does not accept them.
+// Run sends the counts at each interval until the context is done. It then tries once to send the
+// remaining counts, and drops them if the stream does not accept them.
 func (r *reporter) Run(ctx context.Context) {
 	tick := time.NewTicker(r.interval)
 	defer tick.Stop()
@@ -65,7 +65,7 @@ func (r *reporter) send(ctx context.Context) {
 	if errors.Is(err, nats.ErrMaxPayload) {
 		r.log.WithError(err).WithField("bytes", len(r.pending.Data)).
 			Errorf("a report of %s is lost: it is longer than NATS allows", r.what)
-		r.pending = nil // it would never be taken, and would hold back all later ones
+		r.pending = nil // the stream would never accept it, and it would block all later reports
 		return
 	}
 	if err != nil {

@@ -47,8 +47,8 @@ func message(t *testing.T, captured []byte) *nats.Msg {
 	return msg
 }
 
-// A report that is longer than NATS allows is dropped, so that it does not hold back the later
-// ones.
+// A report that exceeds the maximum size of a NATS message is dropped, so that the later reports
+// can be sent.
 func TestAReportThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	js, _ := connect(t)
@@ -68,8 +68,8 @@ func TestAReportThatIsTooLong(t *testing.T) {
 	}
 }
 
-// If a report is still unconfirmed when the context of Run ends, Run sends that report again, and
-// then another one with everything that was counted since.
+// If a report is still unconfirmed when the context of Run ends, Run sends that report again. It
+// then sends another report with everything that was counted after the first one.
 func TestTheLastReports(t *testing.T) {
 	t.Parallel()
 	js, server := connect(t)
@@ -145,7 +145,7 @@ func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	if count(2*maxSendersPerReport, secret) {
 		t.Error("the number of nodes is not bounded")
 	}
-	for range 2 { // a report has at most maxSendersPerReport nodes, so that NATS takes it
+	for range 2 { // a report has at most maxSendersPerReport nodes, so that NATS accepts it
 		msg, err := senders.drainToMessage()
 		if err != nil {
 			t.Fatal(err)

@@ -18,13 +18,13 @@ const senderReportInterval = time.Second
 // maxSendersPerReport is the maximum number of nodes in a report. It bounds memory use, and keeps a
 // report below the maximum size of a NATS message.
 //
-// Once that many nodes wait for the next report, further nodes are dropped, except those whose
-// provider has just sent its secret: that happens only once, so they are dropped only if twice as
-// many nodes wait.
+// Once that many nodes wait for the next report, observations about further nodes are discarded. An
+// observation with a captured secret is discarded only if twice as many nodes wait, because a
+// provider sends its secret only once.
 const maxSendersPerReport = 1000
 
 // maxCapturedSecretBytes is the maximum total length of the captured secrets in a report. Further
-// ones wait for the next report.
+// secrets wait for the next report.
 const maxCapturedSecretBytes = 256 << 10
 
 // SenderObservation holds what one request shows about a node's sender.
@@ -58,9 +58,9 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 	return s
 }
 
-// Count adds the observations from one request to those of an existing node, whose sender has the
-// given preset. If too many nodes already wait for a report, it discards the observations and
-// returns false.
+// Count adds the observations from one request about the sender of a node. The node must exist, and
+// preset is the preset of its sender. If too many nodes already wait for the next report, Count
+// discards the observations and returns false.
 func (s *SenderCounter) Count(
 	workflowID, nodeID, preset string, seen SenderObservation,
 ) (counted bool) {

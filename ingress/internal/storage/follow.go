@@ -51,7 +51,7 @@ func Follow(
 	return f, nil
 }
 
-// Stop stops the updates, and waits until one that is in progress has finished.
+// Stop stops the updates. If an update is in progress, Stop waits until it has finished.
 func (f *Follower) Stop() {
 	_ = f.sumsSub.Unsubscribe()
 	f.cancel()

@@ -5,12 +5,12 @@
 // # The rule
 //
 // The equal share is the stream's size divided by one more than the number of accounts that hold
-// something: the extra share is for an account that is yet to come. The divisor is never more than
-// the number of all accounts. While less than nine tenths of the stream is used, nothing is
-// refused. From then on, an account is refused if it holds its share or more. In the last twentieth
-// the share shrinks in proportion to the free space, so that accounts below their share cannot use
-// up the room of accounts that hold even less. In an installation with one account, only the stream
-// itself refuses messages.
+// something. The extra share is for the next account that stores a message. The divisor is never
+// more than the number of all accounts. While less than nine tenths of the stream is used, nothing
+// is refused. From then on, an account's messages are refused if it holds its share or more. In the
+// last twentieth, the share shrinks in proportion to the free space, so that accounts below their
+// share cannot use up the room of accounts that hold even less. In an installation with one
+// account, only the stream itself refuses messages.
 //
 // # Where the figures come from
 //
@@ -19,10 +19,10 @@
 // a second, and whenever it has used another 256th of the stream. The counts are accurate for
 // messages that were stored since the ingress started, and messages expire at the latest after the
 // stream's maximum age. They lack messages that were stored before the start, and messages whose
-// announcement was lost. An executor supplies the missing figures: while the stream is at least
-// eight tenths full, one executor reads the headers of all messages, adds up the sizes of the
-// messages of each account, and sends the sums every second. The sums replace the ingress's counts,
-// except for the most recent ones.
+// announcement was lost. An executor supplies the missing figures: once the stream is eight tenths
+// full, and until it is less than seven tenths full, one executor reads the headers of all
+// messages, adds up the sizes of the messages of each account, and sends the sums every second. The
+// sums replace the ingress's counts, except for the most recent ones.
 //
 // The alternatives are worse. Sums over the execution records in the database would include only
 // the sizes of bodies, and would be missing while the database is down. Counts stored by ingresses
@@ -63,7 +63,8 @@ import (
 // Thresholds, in twentieths of the stream's size.
 const (
 	// From nearFullThreshold on, executors may send sums, and the ingress keeps separate counts of
-	// the bytes that the sums do not include yet. Below it, the ingress discards both.
+	// the bytes that the sums do not include yet. Below it, the ingress discards the sums and
+	// these counts.
 	nearFullThreshold       = 14
 	equalShareThreshold     = 18 // from here on, accounts that hold their equal share are refused
 	shrinkingShareThreshold = 19 // from here on, the equal share shrinks
@@ -119,8 +120,9 @@ type shard struct {
 type accountUsage struct {
 	counts             [numCountGenerations]int64 // bytes counted by this process, by generation
 	executorSum        int64                      // bytes in the last sums from an executor
-	countedBetweenSums int64                      // counted between the last two sums
-	// counted since the last sums, or since nearFull was set
+	countedBetweenSums int64                      // bytes counted between the last two sums
+	// countedSinceSums is the number of bytes counted since the last sums or, if there are none,
+	// since nearFull was set.
 	countedSinceSums int64
 	// unannounced is the part of counts that has not been announced to the other ingresses yet.
 	unannounced int64
@@ -146,8 +148,9 @@ func New(accountCount func() int) *StreamSpace {
 	}
 }
 
-// Reserve reserves space for a message of an account. It returns false if the account must not
-// store more now. If the message is then not stored, the caller must call Release.
+// Reserve reserves space for a message of an account, and reports whether the account may store the
+// message now. If the message is not stored after Reserve has returned true, the caller must call
+// Release.
 func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {

@@ -99,7 +99,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// Once Release has been called for a message that was not stored, its space is free again.
+// Once Release has been called for a message that was not stored, its space is free again and is
+// not announced to other ingresses.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -114,8 +115,8 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// Two ingresses inform each other of the space that they reserve, so that both refuse the same
-// account.
+// Two ingresses tell each other how much space they have reserved for each account, so that both
+// refuse the same account.
 func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
@@ -198,7 +199,7 @@ func TestCountsExpire(t *testing.T) {
 		}
 		s.Reserve("new"+strconv.Itoa(step), 1)
 	}
-	for _, id := range []string{"new", "newer"} { // now it is known who uses the stream's content
+	for _, id := range []string{"new", "newer"} { // these two now hold almost everything
 		s.AddRemoteUsage(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)
@@ -207,8 +208,9 @@ func TestCountsExpire(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures Reserve for a shared stream with a size limit and for one without. With a
-// limit, the ingress calls Reserve before it publishes a message in this stream.
+// BenchmarkTake measures Reserve for a shared stream with a size limit and for a shared stream
+// without one. With a limit, the ingress calls Reserve for each message that it publishes to that
+// stream.
 func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {

@@ -30,8 +30,8 @@ type Port struct {
 	reservation net.PacketConn
 }
 
-// Reserve finds a free TCP port and reserves it by binding the UDP port with the same number.
-// Callers in this and in other processes then skip the port.
+// Reserve finds a free TCP port and reserves it by binding the UDP port with the same number. Later
+// calls to Reserve, in this and in other processes, skip the port until it is released.
 func Reserve() (*Port, error) {
 	for range maxPort - minPort {
 		p := &Port{Number: minPort + int(nextOffset.Add(1)%(maxPort-minPort))}

@@ -1,5 +1,5 @@
-// Package link provides a proxy between two programs. The proxy can fail in the same ways as a
-// network.
+// Package link provides a TCP proxy between two programs. The proxy can simulate network failures:
+// it can hold back all bytes, close connections and refuse new ones.
 package link
 
 import (
@@ -14,7 +14,7 @@ type Link struct {
 	target   string // host:port, or the path of a Unix socket
 
 	mu      sync.Mutex
-	flowing chan struct{} // a closed channel if bytes may flow; an open one if the link is silent
+	flowing chan struct{} // closed while bytes may flow, open while the link is silent
 	broken  bool          // whether connections are refused
 	conns   map[net.Conn]struct{}
 }
@@ -88,10 +88,11 @@ func (l *Link) accept() {
 	}
 }
 
-// forward opens a connection to the target and copies bytes between it and a client's connection.
+// forward opens a connection to the target, and copies bytes between that connection and from, the
+// connection of a client.
 func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.waitUntilOpen() // while the link is silent, do not even connect
+	l.waitUntilOpen() // while the link is silent, do not connect to the target
 	network := "tcp"
 	if strings.HasPrefix(l.target, "/") {
 		network = "unix"
@@ -115,8 +116,8 @@ func (l *Link) forward(from net.Conn) {
 }
 
 // copy copies bytes from one connection to the other until either is closed. While the link is
-// silent, it holds the bytes back. At the end, it closes the receiver's write side: otherwise, a
-// server would keep the session of a client that has gone.
+// silent, it holds the bytes back. At the end, it closes the write side of to, so that the program
+// at that end reads EOF. Otherwise, a server would keep the session of a client that has gone.
 func (l *Link) copy(to, from net.Conn) {
 	defer func() {
 		if half, ok := to.(interface{ CloseWrite() error }); ok {
@@ -147,8 +148,8 @@ func (l *Link) waitUntilOpen() {
 	<-silent
 }
 
-// track registers connections, so that Cut can close them. If the link has been cut, it registers
-// nothing and returns false.
+// track registers connections, so that Cut can close them, and returns true. If the link has been
+// cut, track registers nothing and returns false.
 func (l *Link) track(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

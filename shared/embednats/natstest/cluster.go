@@ -49,7 +49,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 	if nodes < 2 {
 		tb.Fatalf("natstest: %d node is no cluster", nodes)
 	}
-	// The name is random to keep a node from joining a node of another test on a neighboring port.
+	// The name of the cluster is random, so that a node cannot join the cluster of another test
+	// whose nodes use neighboring ports.
 	name := "natstest-" + rand.Text()
 	var routePorts []int
 	var routes []string
@@ -78,8 +79,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node returns the i-th node, counted from 0. Unlike Cluster.Stop and Cluster.Restart, the Node's
-// own Stop and Restart do not wait for the cluster.
+// Node returns the i-th node, counted from 0. Unlike Cluster.Restart, Node.Restart does not wait
+// until the cluster is ready.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs returns the URLs of all nodes for clients, separated by commas.
@@ -158,7 +159,8 @@ func (c *Cluster) awaitReplicas() {
 	nc, js := c.client(c.nodes[0].URL())
 	defer nc.Close()
 
-	// Without a leader, the server does not respond. So limit each attempt to a short time.
+	// While the cluster has no leader, the server does not respond. So limit each attempt to a
+	// short time.
 	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
 		_, err := js.AccountInfo(ctx)
 		return err

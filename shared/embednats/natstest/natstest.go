@@ -1,5 +1,5 @@
-// Package natstest provides tests with a real NATS server with JetStream, or a cluster, in the
-// test's process or in processes that can be killed. Nothing needs to be installed.
+// Package natstest starts real NATS servers with JetStream for tests: a single server or a cluster,
+// in the test's process or in separate processes that can be killed. Nothing needs to be installed.
 //
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)
@@ -11,8 +11,8 @@
 //
 // The functions differ in where the servers run:
 //
-//   - [Start]: a server in the test's process. It starts in milliseconds: every test can have its
-//     own.
+//   - [Start]: a server in the test's process. It starts in milliseconds, so every test can have
+//     its own.
 //   - [StartProcess]: a server in a separate process, to be killed ([Node.Kill]) or frozen
 //     ([Node.Pause]).
 //   - [StartCluster]: a cluster in the test's process, for streams with several replicas. A test
@@ -22,7 +22,8 @@
 // All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and are
 // stopped when the test ends. Functions fail with t.Fatal, so call them from the test's goroutine.
 //
-// A server process is another run of the test binary. A package that starts one needs
+// A server process is the test binary itself, started once more. A package that starts server
+// processes needs
 //
 //	func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 package natstest
@@ -66,8 +67,8 @@ func Start(tb testing.TB, opts ...Option) *Node {
 	return startAlone(tb, false, opts)
 }
 
-// StartProcess starts a server in a separate process, which is killed when the test or its process
-// ends.
+// StartProcess starts a server in a separate process. The server is killed when the test ends, or
+// when the process that runs the test ends.
 func StartProcess(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, true, opts)

@@ -235,8 +235,9 @@ var orphan = flag.String("orphan", "",
 	"for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait "+
 		"to be killed")
 
-// The folder that holds the streams is never empty. Otherwise the server would remove the folder
-// some time after a stream was deleted, even if it is already creating another stream there.
+// After a cluster has started, no node has an empty folder of streams. The server would remove an
+// empty folder some time after its last stream was deleted, even while it is creating another
+// stream there.
 func TestTheFolderOfStreamsIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -289,7 +290,7 @@ func TestChildEndsWithItsParent(t *testing.T) {
 			}
 			url, err := io.ReadAll(stderr)
 			killErr := parent.Process.Kill()
-			_ = parent.Wait() // it was killed
+			_ = parent.Wait() // an error is expected: the process was killed
 			if err != nil || killErr != nil {
 				t.Fatal(err, killErr)
 			}

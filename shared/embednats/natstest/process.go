@@ -113,7 +113,7 @@ func startProcess(o embednats.Options) (*process, error) {
 		// exits.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // stays open until this process exits
+	if _, err := cmd.StdinPipe(); err != nil { // the pipe stays open until this process exits
 		return nil, err
 	}
 	p := &process{stderr: &bytes.Buffer{}}

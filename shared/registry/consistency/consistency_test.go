@@ -170,8 +170,8 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// Wait fails while the membership receives nothing, because it may have missed the announcement of
-// a process.
+// Membership.Wait fails while the membership receives nothing from NATS, because the membership may
+// have missed the announcement of a process.
 func TestAMembershipThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -296,7 +296,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	// The follower misses heartbeats of its consumer.
+	// Wait until the follower has missed heartbeats of its consumer.
 	for lease.SinceCaughtUp(time.Now()) < 7*time.Second {
 		<-time.After(10 * time.Millisecond)
 	}

@@ -114,7 +114,7 @@ func TestACopyThatLagsBehind(t *testing.T) {
 	defer late.Stop()
 	loading, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for late.Revision() == 0 { // until it has read something of the copy
+	for late.Revision() == 0 { // until it has read a part of the copy
 		fatal(t, loading.Err())
 		<-time.After(time.Millisecond)
 	}

@@ -78,7 +78,7 @@
 // registry is created or restored. While there is no identity, and while the identity states that a
 // backup is being restored, no follower counts as current and no lease is renewed, because records
 // may be missing. A follower that sees the registry go back to an earlier state does not rely on it
-// again until the stamp of the identity has changed. A new stamp means that an executor has
+// again until the WriteID of the identity has changed. A new WriteID means that an executor has
 // compared the registry with the newest confirmed state. If the identity shows that the registry
 // has been restored since a follower loaded it, the follower reloads all of it, because the loaded
 // records may include some that were never confirmed.

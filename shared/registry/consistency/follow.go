@@ -97,7 +97,7 @@ type Follower struct {
 	// revisionStoredAt is when the server stored the last applied revision. Zero means unknown.
 	revisionStoredAt time.Time
 	lastQueriedEnd   bucketEnd // end of the bucket when it was last queried
-	appliedSeq       uint64    // last sequence of the newest bucketEnd that is applied completely
+	appliedSeq       uint64    // greatest bucketEnd.lastSeq up to which everything is applied
 	// bucketRewritten means that the stream now has a different message at the last applied
 	// revision, so the bucket was restored or recreated.
 	bucketRewritten bool
@@ -135,7 +135,7 @@ type Follower struct {
 // consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
 // may lag behind as well: createConsumer checks that.
 type bucketEnd struct {
-	loadCount int // counts how often the bucket was loaded or replaced before it had this sequence
+	loadCount int // number of times the bucket had been loaded or replaced when lastSeq was read
 	lastSeq   uint64
 }
 
@@ -263,8 +263,8 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 var errReconnected = errors.New("the connection to NATS was lost and is back")
 
 // createConsumerWhileConnected calls createConsumer. If the connection is lost and re-established
-// in the meantime, createConsumerWhileConnected returns errReconnected, because the response to
-// createConsumer may have been lost.
+// during this call, createConsumerWhileConnected returns errReconnected, because the response to
+// the call may have been lost.
 func (f *Follower) createConsumerWhileConnected(
 	ctx context.Context, connected <-chan nats.Status,
 ) (followedConsumer, error) {
@@ -288,7 +288,8 @@ func (f *Follower) createConsumerWhileConnected(
 }
 
 // pauseBeforeRetry waits before the next attempt, longer after each failed one. If the connection
-// is re-established in the meantime, it returns true immediately. Otherwise, it returns false.
+// is re-established during the wait, it returns true immediately. If the wait ends or ctx is done
+// first, it returns false.
 func (f *Follower) pauseBeforeRetry(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
@@ -347,7 +348,9 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	if err != nil {
 		return followedConsumer{}, err
 	}
-	if covers.lastSeq > revision && serverOf(consumer) != server { // that server may lag behind
+	// The consumer may be on another server than the one that was queried. That server may lag
+	// behind, so reaching the end of its messages would prove nothing.
+	if covers.lastSeq > revision && serverOf(consumer) != server {
 		covers.lastSeq = 0
 	}
 	return followedConsumer{consumer, covers}, nil
@@ -663,10 +666,10 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 }
 
 // checkOrReloadBucket returns an error if the bucket that info describes has been recreated or
-// restored since the follower loaded it. Once it has been different for leaseDuration,
-// checkOrReloadBucket instead reloads everything from it and returns nil. revision must have been
-// applied before info was requested: if the bucket's last sequence is lower than revision, the
-// bucket has gone back.
+// restored since the follower loaded it. Once this has been the case for leaseDuration,
+// checkOrReloadBucket instead reloads everything from the bucket and returns nil. revision must
+// have been applied before info was requested: if the bucket's last sequence is lower than
+// revision, the bucket has gone back.
 func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
@@ -700,14 +703,15 @@ func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint
 	return nil
 }
 
-// reload switches to another bucket. It does nothing if a concurrent call has already done so.
+// reload loads all records again from the bucket that info describes. It does nothing if a
+// concurrent call has already done so.
 func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
 	f.mu.Lock()
 	done := f.reloadNeededSince.IsZero()
 	f.mu.Unlock()
-	if done { // a concurrent call has already switched
+	if done { // a concurrent call has already reloaded
 		return
 	}
 	f.log.WithField("revision",
@@ -719,8 +723,8 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.recreateConsumer()
 }
 
-// Wait waits until the sink has applied a revision. If revision is 0, it waits until the sink is
-// loaded. It fails only if ctx is done first.
+// Wait waits until the sink has applied a revision. If revision is 0, it waits until loading is
+// complete. It fails only if ctx is done first.
 func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 	for {
 		f.mu.Lock()

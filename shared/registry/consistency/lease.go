@@ -16,8 +16,8 @@ type Lease struct {
 	nc          *nats.Conn
 	follower    *Follower
 	clockOrigin time.Time
-	expiresAt   atomic.Int64 // end of the lease, in nanoseconds after the origin
-	validSince  atomic.Int64 // when the lease last became valid, in the same unit
+	expiresAt   atomic.Int64 // end of the lease, in nanoseconds after clockOrigin
+	validSince  atomic.Int64 // when the lease last became valid, in nanoseconds after clockOrigin
 
 	mu        sync.Mutex
 	renewed   chan struct{} // closed and replaced at each renewal
@@ -123,8 +123,9 @@ func (l *Lease) run(ctx context.Context) {
 }
 
 // renew makes the follower catch up, and then extends the lease to leaseDuration after the time at
-// which renew was called. again reports whether the caller should call renew again immediately: the
-// connection was lost and re-established, so the server's response may have been lost.
+// which renew was called. It returns true if the connection was lost and re-established during the
+// call. The server's response may then have been lost, so the caller should call renew again
+// immediately.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, leaseRenewTimeout)

@@ -16,7 +16,7 @@ import (
 // that is in force there. It learns both from the heartbeats of the processes.
 type Membership struct {
 	nc   *nats.Conn
-	self string // ID of this Membership in its own echo messages
+	self string // ID in the echo messages that Wait publishes and receives back
 	sub  *nats.Subscription
 
 	mu             sync.Mutex
@@ -25,7 +25,7 @@ type Membership struct {
 	sentEcho       uint64            // the last echo number that was sent
 	changed        chan struct{}
 	listeningSince time.Time // when the subscription began, or nc last reconnected
-	reconnects     uint64    // number of reconnects of nc at that time
+	reconnects     uint64    // number of reconnects of nc at listeningSince
 	clustered      bool      // whether nc has ever been connected to a cluster
 }
 
@@ -99,7 +99,7 @@ func (r *Membership) receive(msg *nats.Msg) {
 // the registry's copy in the database.
 type LaggingError struct {
 	Revision         uint64
-	LaggingProcesses []string // role and instance ID, or a description
+	LaggingProcesses []string // role and instance ID of each process, or a description
 }
 
 func (e *LaggingError) Error() string {
@@ -207,7 +207,7 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 type Process struct {
 	Instance string // a random UUID
 	Role     string
-	Revision uint64 // the last registry revision that is in force there
+	Revision uint64 // the last registry revision that is in force at the process
 	Info     ProcessInfo
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// process is a process that follows the registry and has a lease.
+// process simulates an ingress: it has a snapshot that follows the registry, and a lease.
 type process struct {
 	*registry.Snapshot
 	lease *consistency.Lease

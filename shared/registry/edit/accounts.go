@@ -36,8 +36,9 @@ func (e *Editor) PutAccount(
 	})
 }
 
-// ChangeAccount changes an existing account atomically: modify changes its name and plan, and is
-// called again if another call changes the account in the meantime. No concurrent change is lost.
+// ChangeAccount changes an existing account atomically. modify changes the name and the plan in
+// place. If another call changes the account at the same time, modify is called again with the new
+// values, so neither change is lost.
 func (e *Editor) ChangeAccount(
 	ctx context.Context, id string, modify func(name, plan *string) error,
 ) (*registry.Account, error) {

@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A change and its audit entry are stored as one message: its data is the record, and a header
-// contains the entry. So neither is ever stored without the other, no matter when a process is
-// killed. The executors copy the entries, in order, from the buckets' streams to the database,
+// A change and its audit entry are stored as one message: the message's data is the record, and a
+// header contains the entry. So neither is ever stored without the other, no matter when a process
+// is killed. The executors copy the entries, in order, from the buckets' streams to the database,
 // where the entry's ID is unique. The buckets keep a record's earlier revisions until their entries
 // have been copied: see MaxRecordRevisions.
 
@@ -41,7 +41,7 @@ type (
 	auditEntryKey struct{}
 )
 
-// WithActor returns a context whose changes are attributed to actor in the audit.
+// WithActor returns a context whose changes are attributed to actor in the audit log.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -63,7 +63,7 @@ type AuditEntry struct {
 	AccountID  string        `json:"accountId,omitempty"`
 	WorkflowID string        `json:"workflowId,omitempty"`
 	NodeID     string        `json:"nodeId,omitempty"`
-	Changes    []FieldChange `json:"changes,omitempty"` // the fields that differ, in order
+	Changes    []FieldChange `json:"changes,omitempty"` // the fields that differ, sorted by name
 }
 
 // FieldChange is a field of a record that was changed, with its old and its new value. It never
@@ -81,7 +81,7 @@ const redactedValue = "(not shown)"
 // for all headers together.
 const (
 	maxAuditChanges       = 100
-	maxAuditChangesLength = 32 << 10 // bytes of all changes as JSON, before encodeHeader
+	maxAuditChangesLength = 32 << 10 // bytes of all changes as JSON, before base64
 	maxAuditValueLength   = 300      // characters
 )
 
@@ -205,10 +205,14 @@ func (e *Editor) auditEntryFor(
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
 	if len(fields) == 0 && changesIntakeClosed(before, after) {
-		return entry, false // a step of a queue change, which has its own entry
+		// Closing or reopening a workflow is only a step of changing its queue. The change of the
+		// queue has an audit entry of its own.
+		return entry, false
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
-		return entry, false // an intent: the change that carries it out has the entry
+		// The account's record only states the intent to activate or deactivate a workflow. The
+		// change of the workflow's record has the audit entry.
+		return entry, false
 	}
 	entry.Action = auditAction(kind, before, after, fields)
 	entry.NodeID = commonNode(fields)
@@ -319,7 +323,7 @@ func commonNode(fields []string) (node string) {
 // fieldValue is the value of a record's field, in a form that can be compared and shown.
 type fieldValue struct {
 	displayValue any    // nil means that the value is not shown
-	hiddenText   string // the text of a value that must not be shown, to detect changes
+	hiddenText   string // text of a hidden value, only for comparison
 }
 
 // fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
@@ -364,8 +368,8 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
-			// The audit shows whether operators requested an own stream, not the phases of the move
-			// that follows.
+			// The audit log shows whether operators requested a separate stream for the queue, not
+			// the phases of the move that follows.
 			if content.Phase < registry.QueuePhaseMovingToShared {
 				to[name] = fieldValue{displayValue: "own"}
 				addFields(to, name+".", v)

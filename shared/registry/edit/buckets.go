@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// EnsureBuckets creates the buckets that do not exist yet. It changes existing buckets to keep
-// MaxRecordRevisions revisions of each record; all their other settings stay unchanged.
+// EnsureBuckets creates the buckets that do not exist yet, with the given number of replicas. It
+// changes existing buckets to keep MaxRecordRevisions revisions of each record; all their other
+// settings stay unchanged.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},
@@ -38,7 +39,8 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 }
 
 // extendHistory makes the stream of a bucket keep MaxRecordRevisions revisions of each record. This
-// takes a separate call because the client library cannot create a bucket that keeps more than 64.
+// takes a separate call because the client library cannot create a bucket that keeps more than 64
+// revisions.
 func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

@@ -167,7 +167,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// heldDirectory is a directory that receives no changes while a test holds the mutex.
+// heldDirectory is a directory that receives no changes while a test holds the mutex hold.
 type heldDirectory struct {
 	*edit.Directory
 	hold sync.Mutex

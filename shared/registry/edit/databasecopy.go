@@ -50,15 +50,15 @@ func ReadInstallation(
 	return *read, last.revision, nil
 }
 
-// ErrInstallationChanged means that another process has written the registry's identity in the
-// meantime.
+// ErrInstallationChanged means that another process has written the registry's identity since the
+// caller read it.
 var ErrInstallationChanged = errors.New(
 	"another process has written the registry's identity meanwhile",
 )
 
-// WriteInstallation stores the registry's identity, with a new stamp. lastRev is the revision that
-// ReadInstallation returned. If the identity now has another revision, WriteInstallation fails with
-// ErrInstallationChanged.
+// WriteInstallation stores the registry's identity, with a new WriteID. lastRev is the revision
+// that ReadInstallation returned. If the identity now has another revision, WriteInstallation fails
+// with ErrInstallationChanged.
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, lastRev uint64,
 ) (rev uint64, err error) {

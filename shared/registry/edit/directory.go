@@ -34,12 +34,12 @@ type recordIndex struct {
 	accounts         btree.Map[string, Versioned[*registry.Account]]
 	eventSubscribers map[string]*registry.Account // the accounts whose events start a workflow
 	workflows        btree.Map[string, Versioned[*registry.Workflow]]
-	closedWorkflows  map[string]struct{} // the IDs of the closed workflows
+	closedWorkflows  map[string]struct{} // the IDs of the workflows with IntakeClosed
 	// unfinishedTransitions holds the accounts whose last transition (the activation or
 	// deactivation of a workflow) has not been written to the record of that workflow yet. It maps
 	// the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64
-	workflowKeys          btree.Map[string, struct{}]           // results of accountWorkflowKey
+	workflowKeys          btree.Map[string, struct{}]           // see accountWorkflowKey
 	queueCounts           map[string]int                        // number of workflows, by queue
 	queueSettings         map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// If Workflow returns a workflow as active, OtherActiveCount already counts it. Otherwise, one
-// workflow more than the plan allows could be activated.
+// As soon as Directory.Workflow returns a workflow as active, OtherActiveCount counts that
+// workflow. If it were counted later, one workflow more than the plan allows could be activated.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)

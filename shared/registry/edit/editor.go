@@ -108,7 +108,7 @@ func (e *Editor) EnsureCurrentUnlessRestoring(ctx context.Context) error {
 type storeDeadlineKey struct{}
 
 // WithStoreDeadline returns a context in which a change fails unless it is stored before the given
-// time. The change may come into force later.
+// time. The change may come into force after that time.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
@@ -119,8 +119,8 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }
 
-// storeAndConfirm stores a change with storeWithRetry, which calls try, and waits until the change
-// is in force everywhere and in the DatabaseCopy.
+// storeAndConfirm stores a change with storeWithRetry, which calls try. Then it waits until the
+// change is in force at every process and the DatabaseCopy contains it.
 func (e *Editor) storeAndConfirm(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) error {
@@ -140,8 +140,9 @@ func (e *Editor) storeAndConfirm(
 // refusal may be wrong, because the directory of a process that was frozen or disconnected from
 // NATS may be stale.
 //
-// try must return the revision that has to be in force, even together with errUnchanged. The
-// context that try receives ends at the deadline of WithStoreDeadline.
+// Together with errUnchanged, try must return the revision that is already stored, because callers
+// wait until the returned revision is in force. The context that try receives ends at the deadline
+// of WithStoreDeadline.
 func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// maybeStaleError is a refusal that depends on the contents of the directory, which may be
-// stale: see storeWithRetry.
+// maybeStaleError is an error that refuses a change because of the contents of the directory, which
+// may be stale: see storeWithRetry.
 type maybeStaleError interface {
 	error
 	mayBeStale()

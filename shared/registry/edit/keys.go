@@ -20,7 +20,7 @@ type APIKeySpec struct {
 	Name      string
 	Role      string            // viewer, editor or admin
 	AccountID string            // "" means all accounts
-	SHA256    [sha256.Size]byte // of the key's text
+	SHA256    [sha256.Size]byte // hash of the key's text
 	ExpiresAt time.Time         // the zero time means never
 }
 

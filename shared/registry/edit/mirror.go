@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// The subject prefixes under which deploy/nats/accounts.conf exports the original bucket to the
-// account of the mirror: one for the bucket's API, and one for its messages.
+// originalAPIPrefix and originalDeliverPrefix are the subject prefixes under which
+// deploy/nats/accounts.conf exports the original bucket to the account of the mirror: the first for
+// the bucket's API, the second for its messages.
 const (
 	originalAPIPrefix     = "HOOKSTART.API"
 	originalDeliverPrefix = "feed.deliver"
@@ -53,8 +54,9 @@ func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) err
 	return nil
 }
 
-// How often a MirrorMonitor checks the mirror, and how long the mirror may receive nothing before
-// it counts as stopped. The original sends a heartbeat every second, even when nothing changes.
+// mirrorCheckInterval is the interval at which a MirrorMonitor checks the mirror.
+// mirrorStallTimeout is how long the mirror may receive nothing before it counts as stopped. The
+// original sends a heartbeat every second, even when nothing changes.
 const (
 	mirrorCheckInterval = 500 * time.Millisecond
 	mirrorStallTimeout  = 2 * time.Second
@@ -75,14 +77,14 @@ type MirrorMonitor struct {
 	prefix   string // JetStream API prefix of the mirror's account
 	mirrorJS jetstream.JetStream
 	// checkOriginal waits until this process has applied everything in the original. MirrorMonitor
-	// calls it only to learn whether the original has a leader that reaches a majority: otherwise,
-	// checkOriginal fails.
+	// calls it only to learn whether the original has a leader that reaches a majority. If there is
+	// no such leader, checkOriginal fails.
 	checkOriginal func(context.Context) error
 	log           logrus.FieldLogger
 
 	leader string // the mirror's leader at the last check
-	// lastProgress is when the mirror last got a new leader, received something from the original,
-	// or had its leader asked to step down.
+	// lastProgress is when the mirror last got a new leader or received something from the
+	// original, or when MirrorMonitor last asked the leader to step down.
 	lastProgress time.Time
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxInFlightLimit is the maximum value of a group's limit on its executions in flight.
+// MaxInFlightLimit is the highest limit that can be set on the number of executions that a group of
+// runners has in flight.
 const MaxInFlightLimit = 1_000_000
 
 // queueConditionKey is the context key of the condition that WithQueueCondition sets.

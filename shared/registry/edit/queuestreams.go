@@ -67,11 +67,11 @@ func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 	}
 }
 
-// SetQueueStream sets the settings of a queue's own stream. If the queue has no own stream, it
-// begins to move to one. If the queue is moving back to the shared stream, it stays in its own
-// stream instead. The executor's package queuestreams carries out the move. SetQueueStream fails
-// with ErrIngressTooOld if a live ingress would continue to store the queue's messages in the
-// shared stream.
+// SetQueueStream sets the settings of a queue's own stream. If the queue uses the shared stream, it
+// begins to move to a stream of its own. If the queue is moving back to the shared stream, it stays
+// in its own stream instead. The executor's package queuestreams carries out the move.
+// SetQueueStream fails with ErrIngressTooOld if a live ingress would continue to store the queue's
+// messages in the shared stream.
 func (e *Editor) SetQueueStream(
 	ctx context.Context, name string, spec QueueStreamSpec,
 ) (*registry.Queue, error) {
@@ -152,7 +152,7 @@ func (e *Editor) SetStreamPhase(
 
 // CrossStreamQueueChangeError means that a workflow cannot change its queue in one step, because
 // the two queues store their start messages in different streams. First, the workflow must be
-// closed and its delivery IDs must be copied.
+// closed (see SetWorkflowIntakeClosed), and its delivery IDs must be copied.
 type CrossStreamQueueChangeError struct{ WorkflowID, From, To string }
 
 func (e *CrossStreamQueueChangeError) Error() string {

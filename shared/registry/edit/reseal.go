@@ -16,16 +16,16 @@ import (
 
 // ResealResult counts the records that Reseal has processed.
 type ResealResult struct {
-	RecordsRead int // records that have been read
+	RecordsRead int // number of records that Reseal has read
 	// RecordsWritten is the number of records that were encrypted again. The others contain no
 	// secret or were already encrypted with the first key.
 	RecordsWritten int
 }
 
-// Reseal encrypts every token, sample payload and sender's secret with the first key in keys, also
-// those that are not encrypted yet. Executors and ingresses may keep running if they have both the
-// earlier keys and the first one. Reseal stops at the first record that it cannot decrypt. The
-// records before it stay encrypted with the first key, and Reseal can be called again. It calls
+// Reseal encrypts every token, sample payload and sender's secret with the first key in keys,
+// including those that are not encrypted yet. Executors and ingresses may keep running if they have
+// both the earlier keys and the first one. Reseal stops at the first record that it cannot decrypt.
+// The records before it stay encrypted with the first key, and Reseal can be called again. It calls
 // progress after each workflow. It needs only the NATS permissions of an executor.
 func Reseal(
 	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
@@ -118,7 +118,7 @@ func (e *Editor) countDecryptableTokens(
 ) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil // it has been deleted meanwhile
+		return nil // the record was deleted after the workflows were listed
 	}
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
@@ -155,7 +155,7 @@ func resealRecord(
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return false, nil // it has been deleted meanwhile
+			return false, nil // the record was deleted after the workflows were listed
 		}
 		if err != nil {
 			return false, err

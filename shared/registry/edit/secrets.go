@@ -18,7 +18,7 @@ import (
 
 // TokenInfo describes a valid token of a node.
 type TokenInfo struct {
-	Token     string // its text
+	Token     string // the text of the token
 	ID        string // the ID of its registry.TokenHash
 	CreatedAt time.Time
 	ExpiresAt time.Time // the zero time means never
@@ -205,7 +205,7 @@ func WithSampleCondition(ctx context.Context, check func(sample []byte) error) c
 }
 
 // SetSamplePayload stores a node's sample payload, which must be a single JSON value. It does not
-// change the workflow's version, but the condition of WithUpdatedAtCondition applies to it.
+// change the workflow's UpdatedAt, but the condition of WithUpdatedAtCondition applies to it.
 func (e *Editor) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -318,7 +318,9 @@ func (e *Editor) createNodeSecrets(
 	if err != nil {
 		return created, err
 	}
-	if last != nil && !last.deleted { // of a deleted node, or of one that now exists
+	// Either a deleted node has left these secrets behind, or another call has just created the
+	// node.
+	if last != nil && !last.deleted {
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return created, err
 		}
@@ -478,7 +480,7 @@ func (e *Editor) deleteSecretsOfRemovedNodes(
 }
 
 // deleteSecrets deletes the secrets of nodes that have been removed from a workflow. It keeps the
-// secrets of a node that another process has created again in the meantime. It continues after an
+// secrets of a node that another process has created again since the removal. It continues after an
 // error, and returns all errors.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	errs := make([]error, 0, len(nodeIDs))

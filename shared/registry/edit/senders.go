@@ -386,11 +386,12 @@ type senderBuilder struct {
 }
 
 // senderSecret is a secret that the new record will contain. record is its stored form in the
-// existing record, or nil if the secret is new.
+// existing record, or nil if the secret is new. The secret expires at expiresAt, or earlier if
+// record has an earlier expiry. If record is nil and expiresAt is zero, the secret never expires.
 type senderSecret struct {
 	text      string
 	record    *registry.SenderSecret
-	expiresAt time.Time // the zero time means as in record; never if record is nil
+	expiresAt time.Time // if it is zero, the expiry in record applies
 }
 
 // newSenderBuilder decrypts the existing sender and returns a builder for a new record with the
@@ -439,9 +440,10 @@ func (s *senderBuilder) keepSecrets() {
 }
 
 // wouldRevealSecrets reports whether a change of the preset would let an operator read the existing
-// secrets. This is the case if the new record keeps them, which kept states, and requests of the
-// new preset contain the secret outside the headers, usually in the body, which is recorded. The
-// check exists because an operator who may change a sender does not necessarily know its secrets.
+// secrets. kept states whether the new record keeps these secrets. If it does, and requests of the
+// new preset contain the secret outside the headers, usually in the body, then operators could read
+// the secret, because bodies are recorded. The check exists because an operator who may change a
+// sender does not necessarily know its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretOutsideHeaders(s.preset.ID)
@@ -605,7 +607,7 @@ func newlyExposedSecret(before, after *registry.Trigger) *exposedSecretHeader {
 		return nil
 	}
 	secret := sender.SecretHeaders(after.Sender.Preset, after.Sender.Settings)
-	var old registry.Trigger // before, if its secret is in the same headers
+	var old registry.Trigger // before if its secret is in the same headers, else zero
 	if before != nil && before.Sender != nil && slices.Equal(secret,
 		sender.SecretHeaders(before.Sender.Preset, before.Sender.Settings)) {
 		old = *before

@@ -419,8 +419,8 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// As soon as a sender has been set, rotated or removed, all ingresses verify requests only with the
-// new state of the sender.
+// When a call that sets, rotates or removes a sender has returned, every ingress verifies requests
+// only with the secrets that the call has left.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -463,8 +463,9 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 }
 
 // A filter or a SyncResponse cannot be set while a live ingress does not support it, because that
-// ingress would ignore the filter, or would not wait with its response. If a workflow already has
-// such a setting, its other settings can be changed, and the setting can be removed.
+// ingress would ignore the filter, or would respond before the execution has finished. If a
+// workflow already has such a setting, its other settings can be changed, and the setting can be
+// removed.
 func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

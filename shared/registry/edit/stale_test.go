@@ -157,8 +157,8 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 	return 0, jetstream.ErrKeyExists
 }
 
-// A change that conflicts with another one again and again pauses between its attempts, so that it
-// does not keep NATS busy.
+// If a change conflicts with concurrent changes again and again, the editor pauses between its
+// attempts, so that it does not keep NATS busy.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -34,7 +34,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
-	var unfinished *transitionIntent // an intent that may be stored and not carried out
+	var unfinished *transitionIntent // an intent that may be stored but not carried out yet
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
@@ -145,9 +145,10 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) er
 }
 
 // FinishTransitionsPeriodically carries out transitions that other processes have left unfinished
-// because they died or lost NATS after storing the intent. It checks for unfinished transitions at
-// the given interval, until ctx is done. It carries out only those that were already unfinished at
-// the previous check, because the process that stored a newer intent may still be carrying it out.
+// because they died or lost the connection to NATS after storing the intent. It checks for
+// unfinished transitions at the given interval, until ctx is done. It carries out only those that
+// were already unfinished at the previous check, because the process that stored a newer intent may
+// still be carrying it out.
 func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
 	var seen map[string]uint64
 	retry.Every(ctx, interval, func() {
@@ -169,7 +170,7 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	view, ok := e.directory.Lookup(w.ID)
 	switch {
 	case !ok:
-		return errRetry // it has been deleted meanwhile
+		return errRetry // the workflow was deleted after w was read
 	case !view.PlanHasWebhooks():
 		return ErrWebhooksNotInPlan
 	case w.Active && !view.WithinPlan:

@@ -113,11 +113,12 @@ type TriggerSettings struct {
 }
 
 // MaxSyncWaitSeconds is the maximum number of seconds that a response may wait for its execution.
-// Senders and proxies give up after 30 s.
+// Senders and proxies give up after 30 s, so the limit is lower.
 const MaxSyncWaitSeconds = 25
 
-// check returns an *InvalidError for each invalid setting, joined. fieldPath returns the path of a
-// setting in the operator's request, for error messages.
+// check validates the settings. It returns an *InvalidError for each invalid setting, joined with
+// errors.Join. fieldPath returns the path of a setting in the operator's request, for error
+// messages.
 func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
 	if s.SyncResponse != nil &&
@@ -246,8 +247,9 @@ func (e *Editor) PutWorkflow(
 	})
 }
 
-// ChangeWorkflow changes an existing workflow atomically: modify changes its settings, and is
-// called again if another call changes the workflow in the meantime. No concurrent change is lost.
+// ChangeWorkflow changes an existing workflow atomically. modify changes the settings in place. If
+// another call changes the workflow at the same time, modify is called again with the new settings,
+// so neither change is lost.
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {

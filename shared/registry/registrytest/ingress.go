@@ -13,14 +13,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Ingress follows the registry as an ingress does. A test can lock the mutex to keep changes from
+// Ingress follows the registry as an ingress does. A test can lock ApplyMu to keep changes from
 // being applied.
 type Ingress struct {
 	*registry.Snapshot
 	ApplyMu sync.Mutex
 }
 
-// Apply implements consistency.Sink. It blocks while a test holds the mutex.
+// Apply implements consistency.Sink. It blocks while a test holds ApplyMu.
 func (i *Ingress) Apply(c registry.Change) {
 	i.ApplyMu.Lock()
 	defer i.ApplyMu.Unlock()

@@ -99,7 +99,7 @@ func NewKeys(tb testing.TB) *seal.Keys {
 	return keys
 }
 
-// WriteInstallation writes the registry's identity, with a new stamp. An executor does so once it
+// WriteInstallation writes the registry's identity, with a new WriteID. An executor does so once it
 // has checked that the registry is not older than the newest confirmed state.
 func WriteInstallation(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()

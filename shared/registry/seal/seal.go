@@ -64,8 +64,9 @@ func NewKeyLine() string {
 }
 
 // ReadFile reads a key file, whose lines have the form id:base64(32 bytes). The first key is used
-// for sealing; all of them open boxes. Empty lines and lines that begin with # are ignored. If path
-// is "", it returns nil, which means no keys. No error quotes a key.
+// for sealing. Boxes that were sealed with any of the keys can be opened. Empty lines and lines
+// that begin with # are ignored. If path is "", ReadFile returns nil, which means no keys. Error
+// messages never contain a key.
 func ReadFile(path string) (*Keys, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the nil Keys are of use

@@ -107,7 +107,7 @@ func compare(b *testing.B, executions, places int, work func()) {
 	round := 0
 	for b.Loop() {
 		for i := range ways {
-			way := ways[(round+i)%len(ways)] // no variant is always the first
+			way := ways[(round+i)%len(ways)] // so that no variant always goes first
 			took[way.name] = append(took[way.name],
 				once(b, server, js, executions, way.reports*executions,
 					fmt.Sprintf("g-%d-%d", round, i), way.run))

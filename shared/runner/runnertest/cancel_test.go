@@ -79,7 +79,7 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	ingress = runnertest.NewIngress(t, nc) // recreates the bucket
 	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
 	ingress.Cancel(t, canceled)
-	for _, other := range []string{"fourth", "fifth", "sixth"} { // beyond the known revision
+	for _, other := range []string{"fourth", "fifth", "sixth"} { // up to revision 4; 3 is known
 		ingress.Cancel(t, other)
 	}
 	if err := connection.ForceReconnect(); err != nil {
@@ -207,14 +207,15 @@ func TestExpiredCancellationsAreForgotten(t *testing.T) {
 	}
 	bucket, err := js.Stream(t.Context(), stream.CancellationsStream)
 	if err == nil {
-		err = bucket.Purge(t.Context()) // as if all were older than the bucket's age
+		err = bucket.Purge(t.Context()) // as if all keys had expired
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancelMany("new", 200)
 	// The runner forgets expired keys after it has read the newest key and canceled its execution.
-	// By the time that it reads another one, it has done so.
+	// When the second call of readKeys returns, the runner has read another key, so it has
+	// forgotten the expired ones by then.
 	readKeys()
 	readKeys()
 	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})

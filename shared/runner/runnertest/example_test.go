@@ -15,7 +15,7 @@ import (
 
 // A test of a runner uses a real NATS server, starts an execution and checks the output.
 func Example() {
-	t, done := exampleTest() // in a test: the test's own t
+	t, done := exampleTest() // a test uses its own t
 	defer done()
 
 	nc := natstest.Start(t).Connect(t)

@@ -51,8 +51,8 @@ func (b *begins) end(key string) {
 }
 
 // Executions with the same key begin one after another, in the order of their start messages, even
-// if attempts fail and a member of the group leaves. Executions without a key or with other keys
-// continue in the meantime.
+// if attempts fail and a member of the group leaves. All executions succeed in the end, including
+// one without a key.
 func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -210,10 +210,11 @@ func answerReportReads(t *testing.T, js jetstream.JetStream, name string, answer
 	}
 }
 
-// A runner that has read reports before does not call a handler for an ordered execution while
-// nothing responds to its requests for the last report, as in an outage of NATS: the execution may
-// have ended already. It does so only in the streams in which it has read reports, because an
-// account may have the permission to read them in the shared stream, but not in an own stream.
+// In an outage of NATS, nothing responds to a runner's requests for the last report on an ordered
+// execution. A runner that has read reports in that stream before does not call the handler during
+// the outage, because the execution may have ended already. In a stream in which it has never read
+// a report, it gives up after a moment and calls the handler: an account may have the permission to
+// read reports in the shared stream, but not in an own stream.
 func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -233,7 +234,7 @@ func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
 	select {
 	case id := <-begun:
 		t.Errorf("%s began without the last report", id)
-	case <-time.After(3 * time.Second): // longer than a runner that has never read a report waits
+	case <-time.After(3 * time.Second): // a runner without an earlier read waits only 2 s
 	}
 	answerReportReads(t, js, stream.ProgressName, true)
 	expectBegun(t, begun, second)

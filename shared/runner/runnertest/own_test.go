@@ -100,7 +100,7 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 	}
 	handler := func(context.Context, runner.Execution) (any, error) { return nil, nil }
 	stop := start(t, nc, runner.Options{}, handler)
-	ingress.Await(t, ingress.Start(t, firstLane)) // the lane has a consumer
+	ingress.Await(t, ingress.Start(t, firstLane)) // now the lane has a consumer
 	stop()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -292,8 +292,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	}
 }
 
-// Executions with the same key keep their order even if no member of the group has noticed that
-// their queue had its own stream for a moment.
+// Executions with the same key keep their order even if the queue moves to its own stream and back
+// so quickly that no member of the group notices it.
 func TestOrderAcrossUnnoticedMoves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

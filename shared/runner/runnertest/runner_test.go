@@ -99,7 +99,7 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 			start(t, nc, runner.Options{Queue: group, ReportRunningAfter: after}, func(
 				context.Context, runner.Execution,
 			) (any, error) {
-				_, err := reported.NextMsg(10 * time.Second) // until it has been reported
+				_, err := reported.NextMsg(10 * time.Second) // wait until it is reported as running
 				return nil, err
 			})
 			id := ingress.Start(t, runnertest.Post{Queue: group})
@@ -278,7 +278,7 @@ func TestGroupsAndMembers(t *testing.T) {
 	const executions = 200
 	var (
 		mu   sync.Mutex
-		runs = map[string][]string{} // group → execution IDs
+		runs = map[string][]string{} // execution IDs, by group
 		all  = make(chan struct{}, 2*executions)
 	)
 	for _, member := range []string{"a", "a", "b"} {

@@ -26,7 +26,7 @@ type Ingress struct {
 
 	mu              sync.Mutex
 	queuesWithLanes map[string]bool                    // names of queues that have lanes
-	phaseByQueue    map[string]stream.QueueStreamPhase // of queues that have or had an own stream
+	phaseByQueue    map[string]stream.QueueStreamPhase // of queues that have or had own streams
 }
 
 // NewIngress returns an Ingress that uses the NATS server of nc. It creates Hookstart's streams
@@ -121,8 +121,8 @@ func (i *Ingress) storeQueueSettings(tb testing.TB, queue string) {
 	}
 }
 
-// Post is a request from a sender. The zero value is an empty body for the workflow "workflow" on
-// the default queue.
+// Post is a request from a sender. The zero value is a request with an empty body, to the workflow
+// "workflow" in the default queue.
 type Post struct {
 	WorkflowID  string
 	NodeID      string
@@ -244,7 +244,7 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reportConsumer returns a consumer for the reports on an execution. If a queue has its own
+// reportConsumer returns a consumer for the reports on an execution. If any queue has own
 // streams, reportConsumer first waits for a report, to find out which stream the reports are in.
 func (i *Ingress) reportConsumer(
 	ctx context.Context, executionID string,

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNoMessage means that, according to its leader, a stream has no such message.
+// ErrNoMessage means that, according to the stream's leader, the stream has no message that the
+// Query selects.
 var ErrNoMessage = errors.New("the stream has no such message")
 
 // Query selects one message of a stream.
@@ -83,8 +84,8 @@ func Get(
 	return msg, nil
 }
 
-// StepDown makes the leader of a stream step down. If preferred is not "", that server becomes the
-// next leader if it can. prefix is the prefix of the JetStream API, such as
+// StepDown makes the leader of the named stream step down. If preferred is not "", the server with
+// that name becomes the next leader if it can. prefix is the prefix of the JetStream API, such as
 // jetstream.DefaultAPIPrefix.
 func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string) error {
 	var data []byte

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command powercut simulates power failures of hookstart-local, or of three NATS servers, under
-// load, on file systems that discard everything that was not synced, and prints what was lost.
+// Command powercut simulates power cuts of hookstart-local, or of a cluster with three NATS
+// servers, while they are under load. Their data is on file systems that can lose unsynced data in
+// a power cut. The command prints what was lost.
 package main
 
 import (

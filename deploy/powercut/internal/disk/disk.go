@@ -89,7 +89,7 @@ func (j *journal) commit(n int) {
 	j.pending = j.pending[n:]
 }
 
-// New returns an empty disk that behaves like the model.
+// New returns an empty disk. model defines which names an fsync makes durable.
 func New(model Model) *Disk {
 	d := &Disk{model: model}
 	if model == ModelOrdered {

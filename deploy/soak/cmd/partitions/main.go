@@ -21,7 +21,8 @@ func main() {
 			"It needs Linux and root's rights.", run)
 }
 
-// run runs the soak. If the machine cannot create the hosts, it prints the reason and returns nil.
+// run calls soak.RunPartitions. If the machine cannot create the simulated hosts, run prints the
+// reason and returns nil.
 func run(ctx context.Context, c soak.PartitionsConfig) error {
 	err := soak.RunPartitions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

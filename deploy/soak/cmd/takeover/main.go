@@ -21,8 +21,8 @@ func main() {
 			"takes over; then a ledger. It needs Linux and root's rights.", run)
 }
 
-// run runs the takeover. If the machine cannot create the hosts, it prints the reason and returns
-// nil.
+// run calls soak.RunTakeover. If the machine cannot create the simulated hosts, run prints the
+// reason and returns nil.
 func run(ctx context.Context, c soak.TakeoverConfig) error {
 	err := soak.RunTakeover(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {

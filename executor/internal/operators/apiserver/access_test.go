@@ -28,15 +28,15 @@ type about string
 
 const (
 	nothing     about = "nothing"      // nothing that belongs to an account
-	everything  about = "all accounts" // callers for one account are refused
+	everything  about = "all accounts" // a key for one account is refused
 	anAccount   about = "an account"
 	aWorkflow   about = "a workflow"
 	anExecution about = "an execution"
 	aKey        about = "a key"
 )
 
-// operation says how the test calls an operation of the API, and what it expects. In body, ACCOUNT
-// stands for the account's ID and SOON for a time in the future.
+// operation says how the test calls one operation of the API, and which result the test expects. In
+// body, ACCOUNT stands for the account's ID and SOON for a time in the future.
 type operation struct {
 	about about
 	body  string
@@ -83,7 +83,7 @@ var operations = map[string]operation{
 	"list-all-refusals":   {nothing, "", ""},
 
 	"get-trigger":        {aWorkflow, "", ""},
-	"try-order-key":      {aWorkflow, "", api.CodeInvalid}, // it has none
+	"try-order-key":      {aWorkflow, "", api.CodeInvalid}, // the node has no order key
 	"put-sample-payload": {aWorkflow, `{"a":1}`, ""},
 	"rotate-token":       {aWorkflow, `{}`, ""},
 	"rerun-trigger":      {aWorkflow, "", ""},
@@ -125,7 +125,7 @@ var operations = map[string]operation{
 	"restore-records": {everything, `{}`, api.CodeNotEmpty},
 }
 
-// endpoint is an operation of the OpenAPI document.
+// endpoint is an operation of the OpenAPI document. least is the lowest role that may call it.
 type endpoint struct {
 	id, method, path string
 	least            operate.Role
@@ -169,7 +169,8 @@ func executionOf(account string) string {
 	return map[string]string{"acme": id(1), "globex": id(2), "nobody": id(3)}[account]
 }
 
-// ask makes a call with an API key. If the response is a stream, it reads only the status.
+// ask makes a call with an API key and returns the status and the body of the response. If the
+// response is an event stream, ask reads only the status.
 func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string) {
 	r.t.Helper()
 	if e.id != "stream-executions" {
@@ -237,7 +238,7 @@ func (r *rig) twoAccounts() {
 	}
 }
 
-// restore restores the workflows, which a call may have changed or deleted.
+// restore recreates the workflows of twoAccounts, which a call may have changed or deleted.
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {
@@ -319,15 +320,15 @@ func TestWhoMayDoWhat(t *testing.T) {
 					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
 				}
 				if expected.about == nothing || expected.about == everything {
-					break // one such operation is enough
+					break // the other account would make no difference
 				}
 			}
 		}
 	}
 }
 
-// A caller whose role is too low gets the error about the role, even if the request is also
-// invalid.
+// A caller whose role is too low gets the error about the role, even if the request is invalid as
+// well.
 func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -353,7 +354,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 }
 
 // The handler of each route calls the operation that has the route's ID. If it called another
-// operation, the route could require the wrong role. Every operation with an ID has a route.
+// operation, the route could check the wrong role. In addition, every operation with an ID has a
+// route.
 func TestRoutesCallTheirOperation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -403,10 +405,11 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 	}
 }
 
-// asIfNotThere checks that a caller cannot tell an object of the account globex from one that does
-// not exist. status and answer are the response about the object of globex. It must be a 404 and,
-// apart from IDs, equal the response about an object of "nobody", an account that does not exist.
-// who names the caller in failure messages.
+// asIfNotThere checks that a caller cannot distinguish an object of the account globex from an
+// object that does not exist. status and answer are the response to a call about the object of
+// globex. The status must be 404. Apart from IDs, the response must equal the response to the same
+// call about an object of "nobody", an account that does not exist. who names the caller in failure
+// messages.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -426,8 +429,9 @@ func (r *rig) asIfNotThere(
 	}
 }
 
-// The ID of a workflow may have belonged to another account, whose requests are still stored. A
-// caller who may only see the new account finds no trace of these requests.
+// An account gets a workflow whose ID belonged to a workflow of another account before, and
+// requests to the old workflow are still stored. A caller who may see only the new account finds no
+// trace of these requests.
 func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	t.Parallel()
 	for name, takeOver := range map[string]func(r *rig, editor func(*http.Request)){
@@ -497,12 +501,11 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	}
 }
 
-// forgetfulStore is a store in which one call of ForgetWorkflow fails. The field failing says which
-// one.
+// forgetfulStore is a store in which one call of ForgetWorkflow fails.
 type forgetfulStore struct {
 	store.Store
 
-	calls, failing int // how many calls were made, and which one fails, counted from 1
+	calls, failing int // number of calls so far, and number of the call that fails, from 1
 }
 
 func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
@@ -512,8 +515,9 @@ func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
 	return s.Store.ForgetWorkflow(ctx, id)
 }
 
-// If the move of a workflow to another account fails midway, the call can be repeated. Afterwards,
-// the new account cannot see anything of the requests that the workflow received in the old one.
+// If moving a workflow to another account fails midway, the call can be repeated. After that,
+// callers for the new account cannot see anything of the requests that the workflow received in the
+// old account.
 func TestRepeatedMoveToAnotherAccountDoesNotLeak(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"PATCH", "PUT"} {
@@ -550,8 +554,7 @@ func TestRefusedMoveToAnotherAccountForgetsNothing(t *testing.T) {
 	}
 }
 
-// A caller who may see one account finds no trace of another account in any list, filter, page or
-// event.
+// A caller for one account finds no trace of other accounts in any list, filter, page or event.
 func TestScopesDoNotLeak(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -611,8 +614,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
-	// A caller receives only the events of its account, even if it resumes a stream, which also
-	// delivers earlier events.
+	// A caller for one account receives only events of that account. This also applies when it
+	// resumes a stream, which then delivers earlier events as well.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{
@@ -635,8 +638,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 	again.close()
 
-	// A bulk call changes only objects of the caller's account, even if its selection includes
-	// others.
+	// A bulk call of a caller for one account changes only objects of that account, even if its
+	// selection includes others.
 	for _, c := range []struct{ path, body, want string }{
 		{
 			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
@@ -681,8 +684,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(422, api.CodeInvalid)
 	// After a workflow has moved to another account, the records of its old executions stay in the
-	// first account. An editor of the first account cannot restart them, so nothing starts in the
-	// other account.
+	// first account. An editor of the first account cannot run these executions again, because that
+	// would start executions in the other account.
 	r.put("/workflows/acme-wf",
 		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
@@ -722,8 +725,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// Texts that the holder of a key can choose, such as an idempotency key, never give access to
-// another account. Text that only resembles a key is not accepted.
+// A key's holder can choose some texts, such as idempotency keys. No such text gives access to
+// another account, and no text that only resembles a key is accepted as a key.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// An operator can set, show and remove the workflow that an account's operator events start.
-// Everything else about the account stays unchanged.
+// An operator can set, show and remove the workflow that an account's operator events start. These
+// calls change nothing else about the account.
 func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -216,8 +216,8 @@ func TestDeleteAccount(t *testing.T) {
 	r.get("/accounts/acme").is(200)
 }
 
-// If a workflow is created while its account is being deleted, only one of the two calls takes
-// effect in the end: the workflow never exists without its account.
+// A workflow is created while its account is being deleted. Only one of the two calls takes effect
+// in the end, so the workflow never exists without its account.
 func TestDeleteAccountDuringACreation(t *testing.T) {
 	t.Parallel()
 	r := start(t)

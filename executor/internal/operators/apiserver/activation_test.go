@@ -44,8 +44,8 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When the API responds to a change of a workflow or of an account's plan, the executor's
-// directory, its copy of the registry in memory, already contains the change.
+// When the API responds to a change of a workflow or of an account's plan, this change is already
+// in the executor's directory, its copy of the registry in memory.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)

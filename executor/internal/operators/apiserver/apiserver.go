@@ -57,7 +57,8 @@ func forceJSONContentType(next http.Handler) http.Handler {
 	})
 }
 
-// router returns the router of all calls. It neither redirects nor corrects paths.
+// router returns a handler that routes requests to the API's operations. It neither redirects
+// requests nor corrects their paths.
 func (s *server) router() http.Handler {
 	config := humaConfig()
 	router := &httprouter.Router{
@@ -65,8 +66,8 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter does not allow a fixed path segment where another route has a parameter. So paths
-	// like /executions/stream have a separate router, which is tried first.
+	// httprouter does not allow a fixed path segment where another route has a parameter. Fixed
+	// paths such as /executions/stream therefore have a separate router, which is tried first.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),

@@ -15,8 +15,8 @@ import (
 )
 
 // recordAll records every start message in the stream, as the recorder does. It records each
-// message twice, as after a redelivery, which must not change anything. It may be called
-// repeatedly.
+// message twice, as if it had been redelivered; the second time must not change anything. recordAll
+// may be called repeatedly.
 func (r *rig) recordAll(now time.Time) {
 	r.t.Helper()
 	s := r.streamHandle()
@@ -64,7 +64,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		return r.call(method, path, body, with(key.Secret))
 	}
 
-	type auditAction struct{ actor, action, node, of string } // of is the object of the action
+	type auditAction struct{ actor, action, node, of string } // of is the ID of the object
 	var want []auditAction
 	did := func(key api.NewKey, action, object string) {
 		want = append(want, auditAction{key.ID, action, "node", object})
@@ -79,7 +79,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		return r.call("POST", "/executions/"+id(2)+"/replay", "", with(key.Secret), withKey("k"))
 	}
 	once(other).is(200)
-	once(editor).is(200) // has been done already
+	once(editor).is(200) // the replay was started by the previous call
 	did(other, "execution.replay", id(2))
 	as(editor, "POST", "/executions/"+id(3)+"/requeue", "").is(200)
 	as(other, "POST", "/executions/"+id(3)+"/requeue", "").is(200)

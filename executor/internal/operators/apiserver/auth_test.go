@@ -78,7 +78,7 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that guesses tokens is delayed. A client with the right token is not delayed, even at
+// A client that guesses tokens is delayed. A client with the right token is not, even if both have
 // the same address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// maxRestorePartBytes is the maximum length of one part in a restore, in bytes. It is more than the
-// store ever puts into a part, even for a record whose output is as long as a message may be.
+// maxRestorePartBytes is the maximum length of one part of a restore, in bytes. The store never
+// creates longer parts, even for a record whose output is as long as a message may be.
 const maxRestorePartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
@@ -91,9 +91,10 @@ func (s *server) backUpRecords(
 	})
 }
 
-// linesResponse returns a response with one line for each part that read passes to its argument,
-// the function write. If read succeeds, the last line is {}, which shows the client that the
-// response is complete. If read fails before the first part, the response is a problem.
+// linesResponse returns a response that read produces. read passes each part of the response to its
+// argument, the function write, and each part becomes one line. If read succeeds, the last line is
+// {}, which tells the client that the response is complete. If read fails before the first part,
+// the response is a problem.
 func (*server) linesResponse(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The number of event streams per caller is limited, so that a caller with read access cannot
+// The number of event streams per caller is limited. Otherwise, a caller with read access could
 // exhaust the executor's resources.
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates a dead letter of the workflow wf for each number n with from <= n < to. Its ID is
-// id(n).
+// letters creates dead letters of the workflow wf: one with the ID id(n) for each n from from to
+// to-1.
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {
@@ -50,7 +50,7 @@ func TestRequeueMany(t *testing.T) {
 		t.Helper()
 		return decode[api.Requeued](r.post("/dead-letters/requeue", body).is(200))
 	}
-	// Some dead letters are selected by ID; unknown IDs are skipped.
+	// Dead letters can be selected by ID. An ID that belongs to no dead letter is skipped.
 	ids := fmt.Sprintf(`{"ids":[%q,%q,%q,%q,"message-77","nonsense"]}`, id(0), id(1), id(1), id(99))
 	if got := requeue(ids); got.Requeued != 2 {
 		t.Errorf("%+v", got)
@@ -110,8 +110,8 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
 }
 
-// A bulk requeue begins with the oldest dead letters, most of whose messages may have expired. It
-// does not waste time on reading those messages.
+// A bulk requeue begins with the oldest dead letters. The messages of most of these may have
+// expired, and the requeue does not waste time on reading them.
 func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -134,8 +134,8 @@ func TestExpiredDeadLettersAreNotRead(t *testing.T) {
 	}
 }
 
-// A bulk requeue starts executions, but crashes before it marks the dead letters as requeued. A
-// repeated call does not start these executions again.
+// An executor crashes during a bulk requeue: it has started executions, but has not marked their
+// dead letters as requeued. When the call is repeated, these executions are not started again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -214,8 +214,8 @@ func TestDismissMany(t *testing.T) {
 	if got := dismiss(`{}`); got != 1 {
 		t.Errorf("all: %d", got)
 	}
-	// A bulk requeue skips a dismissed dead letter, but the dead letter can still be requeued by
-	// itself.
+	// A bulk requeue skips a dismissed dead letter, but a requeue of this dead letter alone still
+	// succeeds.
 	if got := decode[api.Requeued](r.post("/dead-letters/requeue",
 		fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
 		t.Errorf("requeued %d", got)

@@ -153,8 +153,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// besideCancel is a store with which a test simulates another call that cancels the same executions
-// at the same time.
+// besideCancel is a store that runs code before and after RequestCancel, to simulate another call
+// that cancels the same executions at the same time.
 type besideCancel struct {
 	store.Store
 	before, after func(ids []string) // called around RequestCancel; may be nil
@@ -174,8 +174,8 @@ func (s *besideCancel) RequestCancel(
 }
 
 // During a bulk cancellation of three executions, another call cancels two of them. The bulk
-// cancellation counts every execution whose cancellation it was the first to request, even if the
-// other call was then the first to end the execution.
+// cancellation counts the executions whose cancellation it requested before the other call did. It
+// counts them even if the other call was then the one that ended them.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel
@@ -212,7 +212,7 @@ func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 }
 
 // If more executions match than a bulk cancellation may cancel, it cancels exactly the maximum
-// number. Executions whose cancellation was requested earlier do not count towards this number.
+// number. Executions whose cancellation was already requested do not count towards this number.
 func TestTheLimitOfABulkCancellation(t *testing.T) {
 	t.Parallel()
 	const most = 600 // more than a batch
@@ -240,8 +240,8 @@ func TestTheLimitOfABulkCancellation(t *testing.T) {
 }
 
 // Executions end while they are being canceled, replayed and requeued. Each execution has a single
-// outcome, which agrees with the response to the cancellation. Each confirmed replay or requeue
-// starts one execution, and each refused one starts none.
+// outcome, which agrees with the response to the cancellation. Each replay or requeue that was
+// confirmed starts one execution, and each that was refused starts none.
 func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -294,9 +294,9 @@ func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	}
 }
 
-// A cancellation takes several steps. If a process stops between them, another process completes
-// the cancellation. If the database has lost a cancellation, it is restored from the cancellations
-// bucket in NATS, and vice versa.
+// A cancellation takes several steps. If a process stops between two of them, another process
+// completes the cancellation. A cancellation that only the database has is restored in the
+// cancellations bucket in NATS, and vice versa.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -340,7 +340,7 @@ func TestCancelIsSettled(t *testing.T) {
 	r.check(bucket.Purge(t.Context(), id(3)))
 	r.check(r.nc.ForceReconnect())
 	eventually(t, hasKey)
-	// If the bucket was deleted and recreated, its keys are restored.
+	// If the bucket has been deleted and recreated, its keys are restored.
 	r.check(r.JetStream.DeleteKeyValue(t.Context(), stream.CancellationsBucket))
 	r.cancellations()
 	eventually(t, hasKey)
@@ -363,9 +363,8 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// If a queue's own stream is offline, cancellations in that queue have to wait. This does not keep
-// the cancellations in other queues from being completed, even if there are many and they are
-// older.
+// Cancellations in a queue whose own stream is offline have to wait. Cancellations in other queues
+// are completed all the same, even if many older ones are waiting.
 func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {

@@ -12,7 +12,7 @@ import (
 // Config holds the dependencies and settings of the API. The API does not own the dependencies. A
 // field is required unless its comment describes its zero value.
 type Config struct {
-	// Operate executes the calls.
+	// Operate carries out the operations that the API offers.
 	Operate *operate.Service
 
 	// SignIn authenticates operators.

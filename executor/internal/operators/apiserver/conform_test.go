@@ -28,7 +28,8 @@ type documentedAnswer struct {
 	Content map[string]struct{ Schema *schema }
 }
 
-// document is the part of the OpenAPI document that describes responses. All rigs share it.
+// document is the part of the OpenAPI document that describes responses. All rigs share one
+// document.
 type document struct {
 	Paths      map[string]map[string]struct{ Responses map[string]documentedAnswer }
 	Components struct{ Schemas map[string]*schema }
@@ -76,8 +77,8 @@ func (d *document) answers(method, path string) map[string]documentedAnswer {
 	return found
 }
 
-// conforms checks that a response matches the OpenAPI document: its status, headers, media type,
-// and every member of its body.
+// conforms checks that a response matches the OpenAPI document. It checks the status, the headers,
+// the media type and every member of the body.
 func (r *rig) conforms(method, path string, a answer) {
 	r.t.Helper()
 	d := r.document()

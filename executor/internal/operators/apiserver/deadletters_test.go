@@ -157,7 +157,8 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts returns all start messages in the stream that rerun or requeue an execution.
+// starts returns the start messages in the stream that rerun or requeue the execution with the
+// given ID.
 func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -204,8 +205,8 @@ func TestRequeue(t *testing.T) {
 		time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The record of the original names the new execution. The original stays failed, but is no
-	// longer in the list of dead letters.
+	// The record of the original execution names the new execution. The original keeps the status
+	// "failed", but is no longer in the list of dead letters.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
@@ -414,8 +415,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
-	// A message that has left the stream cannot be requeued, and neither can one that never
-	// existed.
+	// A message that is no longer in the stream, or that never existed, cannot be requeued.
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))

@@ -18,7 +18,7 @@ import (
 func (s *server) logRequests(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requestlog.FromContext(r.Context()).Fields["method"] = methodLabel(r.Method)
-		// Responses may contain tokens.
+		// Responses may contain tokens, so they must not be stored.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
@@ -50,8 +50,8 @@ func (s *server) redactAndChooseLevel(_ *http.Request, e *requestlog.Event) logr
 	return logrus.InfoLevel
 }
 
-// logProblem adds the problem that the client receives to the log event. It adds cause only if the
-// status is 5xx.
+// logProblem adds the problem that the client receives to the log event. If the status is 5xx, it
+// also adds cause, the error behind the problem.
 func logProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code

@@ -19,11 +19,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// writeTimeout limits one write to an event stream. A write blocks if the client does not read.
+// writeTimeout is the maximum duration of one write to an event stream. A write blocks while the
+// client does not read.
 const writeTimeout = 10 * time.Second
 
-// maxEventsPerWrite is the maximum number of records looked up for one write. It is small, so that
-// clients receive the first of many events soon.
+// maxEventsPerWrite is the maximum number of records that are looked up for one write. It is small,
+// so that a client with many events to receive gets the first ones soon.
 const maxEventsPerWrite = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -83,8 +84,8 @@ func (s *server) streamExecutions(
 	if err != nil {
 		return nil, err
 	}
-	// Start watching before telling the client that the stream is open, so that the stream contains
-	// every change from then on.
+	// Start watching before the client is told that the stream is open. The stream then contains
+	// every change from that moment on.
 	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
@@ -177,9 +178,10 @@ func (s *server) sendBatch(
 	return nil
 }
 
-// executionEvents returns server-sent events, oldest first, for those of the given executions that
-// match the request's filters and that the caller may see. Each event's ID is at, in Unix
-// microseconds. If the caller's session or key was revoked, executionEvents returns errStreamEnded.
+// executionEvents returns the server-sent events for those of the given executions that match the
+// request's filters and that the caller may see, oldest first. The ID of each event is the time at,
+// in Unix microseconds. If the caller's session or key was revoked, executionEvents returns
+// errStreamEnded.
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,
 ) (string, error) {
@@ -190,7 +192,7 @@ func (s *server) executionEvents(
 		in.WorkflowID)
 	if refused, ok := errors.AsType[*operate.Error](err); ok &&
 		refused.Code == api.CodeUnauthorized {
-		return "", errStreamEnded // the key has been revoked in the meantime
+		return "", errStreamEnded // the key was revoked after the stream had begun
 	}
 	if err != nil {
 		return "", err
@@ -214,8 +216,8 @@ type streamWriter struct {
 	control *http.ResponseController
 }
 
-// write writes text and flushes it. Each write has a deadline of its own, because the server's
-// deadline would apply to the whole response. write returns errStreamEnded if the client has
+// write writes text and flushes it. Each write gets a new deadline, because the server's own write
+// deadline would apply to the response as a whole. write returns errStreamEnded if the client has
 // disconnected or does not read.
 func (e streamWriter) write(text string) error {
 	// This fails only if deadlines are not supported, and then there is no deadline to extend.

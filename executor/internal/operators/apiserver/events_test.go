@@ -123,8 +123,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An event stream sends an event for every changed record, even if more records change at once than
-// maxEventsPerWrite.
+// An event stream sends an event for every changed record, even if more than maxEventsPerWrite
+// records change at once.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -144,8 +144,8 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// An event stream stays open when the server's write timeout has passed, and while there are no
-// events.
+// An event stream stays open for longer than the server's write timeout, and also while there are
+// no events.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {

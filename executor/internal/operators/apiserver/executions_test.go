@@ -169,8 +169,8 @@ func TestExecutionRecord(t *testing.T) {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
-	// A queued rerun lacks the fields that only webhook requests have, and the fields that are set
-	// in later states.
+	// A queued rerun has neither the fields that only webhook requests have nor the fields that
+	// later states set.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
 		execution.SourceRerun, "", id(1), nil, nil

@@ -157,8 +157,8 @@ func TestStreamIsGone(t *testing.T) {
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
-// faulty is a store whose methods fail with an unexpected error, although the database is
-// available.
+// faulty is a store whose methods fail with an unexpected error, although the database can be
+// reached.
 type faulty struct{ store.Store }
 
 func (faulty) Get(context.Context, string) (store.Record, error) {

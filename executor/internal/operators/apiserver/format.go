@@ -18,10 +18,10 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, unless into is a *any, which huma passes to validate the
-// structure of a body. readJSON then accepts any number, because a sample payload is stored as sent
-// and may contain numbers beyond float64. It also rejects text that is not UTF-8, which
-// encoding/json would change.
+// readJSON is like json.Unmarshal, except if into is a *any, which huma passes to validate the
+// structure of a body. In that case, readJSON accepts any number, because a sample payload is
+// stored as sent and may contain numbers beyond float64. It also rejects text that is not UTF-8,
+// because encoding/json would change such text.
 func readJSON(text []byte, into any) error {
 	target, ok := into.(*any)
 	if !ok {
@@ -73,8 +73,8 @@ func numbersToFloat64(value any) any {
 	return value
 }
 
-// rawMember is a member of a JSON object. encodedValue is its value as JSON text; an empty text
-// means null.
+// rawMember is a member of a JSON object. encodedValue is the member's value as JSON text; an empty
+// encodedValue means null.
 type rawMember struct {
 	name         string
 	encodedValue []byte
@@ -90,9 +90,9 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v as JSON. Values that are JSON texts already, such as sample payloads, must stay
-// unchanged, but encoding/json would compact them. encode therefore hides these members from
-// encoding/json, by embedding v in a struct with fields of the same names, and appends the members
+// encode encodes v as JSON. Some values are JSON texts already, such as sample payloads. These must
+// stay unchanged, but encoding/json would compact them. encode therefore embeds v in a struct with
+// fields of the same names, which hides these members from encoding/json, and appends the members
 // itself.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {

@@ -54,15 +54,16 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
-	// If-None-Match is checked first. Even a request that would also move the active workflow to
-	// another account, which is not allowed, is refused because the workflow exists.
+	// If-None-Match is checked before the rest of the request. This request would also move the
+	// active workflow to another account, which is not allowed, but the error is still that the
+	// workflow exists.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
 	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {
 		r.Header.Set("If-None-Match", "*")
 	}).refused(412, api.CodeChangedSince)
 	create("/workflows/new", "other", "*").is(201)
-	create("/workflows/new", "other", "*").is(200) // repeated
+	create("/workflows/new", "other", "*").is(200) // the same call can be repeated
 	r.wantInvalid(create("/workflows/newer", "other", first), "If-None-Match", "")
 	for _, bad := range []string{"5f5e100", `"*"`, `"x"`, `W/"5f5e100"`, `"1", "2"`, `"-1"`} {
 		r.wantInvalid(put("fifth", bad), "If-Match", "")
@@ -73,8 +74,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 }
 
-// Every call that changes a workflow's version supports If-Match. The call fails if the workflow
-// has a newer version, and succeeds if the version is current.
+// Every call that changes a workflow's version supports If-Match. The call fails if If-Match names
+// an older version, and succeeds if it names the current one.
 func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -106,7 +107,7 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 		}
 		done := r.call(e.method, path, body, ifMatch(current))
 		if tag() == current && e.id != "put-sample-payload" { // not part of the version
-			continue // it changes something else
+			continue // the call does not change the version
 		}
 		changing++
 		refused.refused(http.StatusPreconditionFailed, api.CodeChangedSince)
@@ -138,7 +139,7 @@ func TestASamplePayloadIsPutToTheVersionRead(t *testing.T) {
 	}
 }
 
-// A client may not know that its activation or deactivation succeeded, so it can repeat the call
+// A client may not learn that its activation or deactivation has succeeded. It can repeat the call
 // with the same If-Match.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,8 @@ func (r *rig) key(role, accountID string) api.NewKey {
 		fmt.Sprintf(`{"name":%q,"role":%q,"accountId":%q}`, "a "+role, role, accountID)).is(201))
 }
 
-// with returns an option that replaces the admin token of a request with a key.
+// with returns an option that replaces the admin token of a request with a key. If key is "", the
+// request has no credentials.
 func with(key string) func(*http.Request) {
 	return func(q *http.Request) {
 		q.Header.Del("Authorization")
@@ -201,8 +202,8 @@ func TestEventsResume(t *testing.T) {
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// The client's last event is so old that this executor no longer has all changes since then.
-	// The stream begins with a gap event, which says that changes are missing.
+	// The client's last event is so old that the executor no longer knows all changes since then.
+	// The stream begins with a gap event, which tells the client that changes are missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
@@ -216,7 +217,8 @@ func TestEventsResume(t *testing.T) {
 	}
 }
 
-// Only pages of the configured origins may read responses, and they need a token as well.
+// In a browser, only pages of the configured origins may read responses. These pages need a token
+// as well.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {
@@ -262,8 +264,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// As soon as one executor has created a key, another executor accepts it. As soon as one executor
-// has revoked the key, the other refuses it.
+// When one executor confirms that it has created a key, another executor already accepts the key.
+// When the first executor confirms that it has revoked the key, the other already refuses it.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
@@ -285,9 +287,9 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	}
 }
 
-// An empty value, for example from an unset variable in a script, is refused. If it counted as
-// absent, a bulk call with an empty account or workflow would apply to all of them, and a key with
-// an empty expiry would never expire.
+// The API refuses an empty value, which may come from an unset variable in a script. If it treated
+// the value as absent, a bulk call with an empty account or workflow would apply to all accounts or
+// workflows, and a key with an empty expiry would never expire.
 func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

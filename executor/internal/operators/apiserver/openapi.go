@@ -37,9 +37,9 @@ const (
 
 const securitySchemeName = "token"
 
-// humaConfig returns huma's default configuration with a few changes. In particular, huma does not
-// serve its documentation pages, which load scripts from other sites. It does not serve the schemas
-// either, and does not add links to them.
+// humaConfig returns huma's default configuration with a few changes. In particular, huma serves no
+// documentation pages, because these pages load scripts from other sites. It serves no schemas
+// either, and adds no links to schemas to responses.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
@@ -92,8 +92,8 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 	return patternDescriptionRE.ReplaceAll(text, nil)
 }
 
-// patternDescriptionRE matches the "patternDescription" member of a schema and the comma after or
-// before it. There always is a comma, because such a schema has other members.
+// patternDescriptionRE matches the "patternDescription" member of a schema, together with the comma
+// after or before it. One of these commas always exists, because such a schema has other members.
 var patternDescriptionRE = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
@@ -112,8 +112,8 @@ type operationSpec struct {
 	bodyLimit     int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
 }
 
-// leastRole returns the lowest role that may make the call. Package operate defines this role, and
-// checks the caller's role once more when the operation is called.
+// leastRole returns the lowest role that may make the call. Package operate defines this role for
+// each operation, and checks the caller's role again when the operation is called.
 func (c operationSpec) leastRole() operate.Role {
 	least, ok := operate.RoleOfRoute(c.id)
 	if !ok {
@@ -136,7 +136,7 @@ func requireRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// register adds a call that responds with a T.
+// register adds a call to the API. Its responses have a T as the body.
 func register[I, T any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (T, error),
 ) {
@@ -186,8 +186,8 @@ func registerNoContent[I any](
 	})
 }
 
-// registerOperation adds a call that responds with an O, a struct from which huma takes the
-// response's status, headers and body. handle may return any error; problemOf converts it to the
+// registerOperation adds a call to the API. Its response is an O, a struct from which huma takes
+// the status, the headers and the body. handle may return any error; problemOf converts it to the
 // problem that the client receives.
 func registerOperation[I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
@@ -271,8 +271,8 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	}
 }
 
-// successResponse documents a response whose body is a T. It is for a success status other than the
-// call's default one.
+// successResponse returns the documentation of a response whose body is a T. Use it for a success
+// status other than the call's default one.
 func successResponse[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,

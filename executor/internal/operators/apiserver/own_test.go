@@ -65,8 +65,8 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 	})}})
 }
 
-// ofPlace returns the number of the default queue's start messages in the queue's own stream if
-// at.Own is true, or in the shared stream otherwise.
+// ofPlace returns the number of start messages of the default queue in one of two streams: the
+// queue's own stream if at.Own is true, or else the shared stream.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
@@ -81,8 +81,8 @@ func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 }
 
 // The input of an execution is read from the stream that holds its start message, even if the queue
-// has since moved to another stream. Replays are stored in the current stream. A repeated replay is
-// recognized even if the queue has moved in the meantime.
+// has since moved to another stream. Replays are stored in the stream that the queue uses now. A
+// repeated replay is recognized even if the queue has moved since the first one.
 func TestExecutionsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -187,8 +187,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 }
 
 // A report that an execution was canceled is stored in the progress stream that belongs to the
-// stream of the start message. An ingress whose response waits for the result listens there. The
-// report has the same trace as the start message.
+// stream of the start message, because an ingress whose response waits for the result listens
+// there. The report has the same trace as the start message.
 func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -220,9 +220,9 @@ func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 	}
 }
 
-// A workflow is assigned to a queue with its own stream, and the copying of the workflow's delivery
-// IDs to that stream is interrupted. The response says that the workflow has not changed its queue
-// yet. A repeated call completes the change.
+// A workflow is assigned to a queue with its own stream. This copies the workflow's delivery IDs to
+// that stream, and the copying is interrupted. The response then says that the workflow has not
+// changed its queue yet. A repeated call completes the change.
 func TestAWorkflowThatStillMoves(t *testing.T) {
 	t.Parallel()
 	interrupted := false
@@ -265,8 +265,8 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	}
 }
 
-// If another call changes a workflow in the last step of its move to another queue, the response
-// says that the client should repeat the move.
+// A workflow moves to another queue, and another call changes the workflow during the last step of
+// the move. The response then says that the client should repeat the move.
 func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
 	t.Parallel()
 	changed := false

@@ -9,8 +9,8 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
 }
 
-// AccountFilter selects the items of one account in a list, or of all accounts that the caller may
-// see.
+// AccountFilter selects the items in a list: those of one account, or those of all accounts that
+// the caller may see.
 type AccountFilter struct {
 	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }

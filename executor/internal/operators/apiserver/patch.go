@@ -25,12 +25,13 @@ type patchBody struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-// patcher applies JSON merge patches to the settings of a resource, whose type is T.
+// patcher applies JSON merge patches to the settings of a resource. T is the type of these
+// settings.
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
-	// unmergedKeys lists the members that a patch replaces as a whole: objects in them are not
-	// merged.
+	// unmergedKeys lists the members of the settings that a patch replaces as a whole. Objects in
+	// these members are not merged.
 	unmergedKeys []string
 }
 
@@ -39,8 +40,8 @@ func newPatcher[T any](to huma.API, unmergedKeys ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmergedKeys}
 }
 
-// applyFunc returns a function that applies the patch to the given settings. The function validates
-// the result in the same way as the body of a PUT.
+// applyFunc returns a function that applies patch to the settings passed to it. The function
+// validates the resulting settings as it would validate the body of a PUT.
 func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := encodeUnescapedJSON(document)
@@ -89,16 +90,16 @@ func (p patcher[T]) decodeValidated(text []byte, into *T) error {
 	return nil
 }
 
-// removesMember reports whether a patch removes a member of the resource.
+// removesMember reports whether a patch removes the member with the given name from the resource.
 func removesMember(patch []byte, name string) bool {
 	var changes map[string]json.RawMessage
 	return json.Unmarshal(patch, &changes) == nil &&
 		bytes.Equal(bytes.TrimSpace(changes[name]), []byte("null"))
 }
 
-// maxMergeDepth is the maximum depth of nested objects that are merged. The settings are nested
-// less deeply. Without a limit, work and memory would grow with the square of a patch's depth,
-// because each level copies everything below it.
+// maxMergeDepth is the maximum depth of nested objects that are merged. No settings are nested that
+// deeply. Without a limit, work and memory would grow with the square of a patch's depth, because
+// each level copies everything below it.
 const maxMergeDepth = 10
 
 var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
@@ -171,8 +172,8 @@ func encodeMembers(members map[string]json.RawMessage) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// registerPatch adds a call that patches the settings T of a resource. In the body, every member of
-// T is optional.
+// registerPatch adds a call that patches a resource whose settings are a T. Every member of T is
+// optional in the body.
 func registerPatch[T, I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {

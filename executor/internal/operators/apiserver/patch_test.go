@@ -96,9 +96,8 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-// A patch that sets a node's samplePayload to null deletes the sample payload, and leaves the
-// node's token as it is. The audit log has one entry for the deletion, even if the patch is
-// repeated.
+// A patch that sets a node's samplePayload to null deletes the sample payload and keeps the node's
+// token. Even if the patch is repeated, the audit log has only one entry for the deletion.
 func TestAPatchRemovesASamplePayload(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -216,8 +215,9 @@ func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	r.patch("/accounts/acme", `{"name":"fourth"}`, ifMatch("*")).is(200)
 }
 
-// A patch neither changes nor audits the members that it omits: their JSON texts stay the same,
-// byte for byte. It stores a sample payload exactly as sent.
+// A patch changes only the members that it contains. The JSON texts of all other members stay the
+// same, byte for byte, and the audit log shows no change of them. A sample payload in a patch is
+// stored exactly as sent.
 func TestAPatchKeepsTextsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -31,7 +31,8 @@ type problemKind struct {
 	retryAfterSeconds int64
 }
 
-// problemKinds holds the kind of problem for each code. No other table maps codes to statuses.
+// problemKinds holds the problemKind of each code. It is the only table that maps codes to
+// statuses.
 var problemKinds = map[string]problemKind{
 	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
 	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
@@ -246,8 +247,8 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 // fieldErrorOf converts huma's error about a field to the form that the client receives. The result
 // names the field without a prefix such as "body.", and omits the field's value, which may be
 // secret. Three of huma's messages are replaced with clearer ones. They are recognized by their
-// texts, because huma gives its errors no codes. If huma changes such a text, the client gets the
-// new text unchanged.
+// texts, because huma's errors have no codes. If a new version of huma changes one of these texts,
+// the client gets the new text unchanged.
 func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {
@@ -273,8 +274,8 @@ func fieldErrorOf(err error) api.FieldError {
 	return api.FieldError{Field: location, Problem: what}
 }
 
-// missingProperty extracts the name of a property from huma's message that this required property
-// is missing. For any other message, missing is false.
+// missingProperty returns the name of a property from huma's message that this required property is
+// missing. For any other message, missing is false.
 func missingProperty(message string) (name string, missing bool) {
 	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 	rest, begins := strings.CutPrefix(message, before)

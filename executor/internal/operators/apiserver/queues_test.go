@@ -71,8 +71,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a runner of the group is requesting work but gets none, although the given
-// number of start messages is waiting.
+// asksInVain waits until a runner of the group is requesting work and gets none, although exactly
+// the given number of start messages is waiting for the group.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -141,7 +141,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 		}
 	}
 
-	// A pause with an end time ends by itself.
+	// A pause with an end time ends at that time without another call.
 	until := time.Now().Add(3 * time.Second)
 	r.post("/queues/default/pause",
 		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
@@ -157,8 +157,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// The members of a group together never exceed the group's limit, even after the group's consumer
-// has been recreated.
+// The runners of a group together never exceed the group's limit of executions in flight, even
+// after the group's consumer has been recreated.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -212,8 +212,8 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 }
 
 // The list of queues names the execution that blocks an order key. It shows when the execution's
-// handler began or, if that is not recorded yet, when the execution was accepted. If workflows of
-// several accounts use a queue, a key of one account does not see the queue's order keys.
+// handler began or, if this time is not recorded yet, when the execution was accepted. If workflows
+// of several accounts use a queue, a key for one account does not see the queue's order keys.
 func TestHeldUpKeysAreListed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -324,8 +324,9 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 	return entry.Action + " " + entry.Changes[0].Field
 }
 
-// A queue gets its own stream, the settings of this stream are changed, and the queue moves back to
-// the shared stream. A repeated call succeeds and changes nothing.
+// A queue gets its own stream, the settings of this stream are changed, and then the queue moves
+// back to the shared stream. Each of these calls can be repeated; the repetition succeeds and
+// changes nothing.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -382,7 +383,8 @@ func TestAQueuesOwnStream(t *testing.T) {
 }
 
 // A queue that no workflow uses yet can be paused, get its own stream, and move back to the shared
-// stream. If a queue has no settings, moving it back succeeds, but adds no audit entry.
+// stream. Moving a queue back also succeeds if the queue has no settings, but then adds no audit
+// entry.
 func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -403,8 +405,8 @@ func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 	}
 }
 
-// A paused queue that no workflow uses any more, but in which executions are waiting, is listed
-// until it is resumed. Only callers with access to all accounts see it.
+// Executions are waiting in a paused queue that no workflow uses any more. The queue is listed
+// until it is resumed, but only for callers with access to all accounts.
 func TestAPausedQueueThatNoWorkflowUses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -44,7 +44,7 @@ func (s *server) routeRefusals(to huma.API) {
 	})
 }
 
-// RefusedSinceParam limits the counted refusals to those since a given time.
+// RefusedSinceParam holds the query parameter that selects how far back refusals are counted.
 type RefusedSinceParam struct {
 	Since time.Time `query:"since" doc:"Selects the requests that were refused in the minute of this time or later. Absent: those of the last 24 hours."`
 }

@@ -26,7 +26,7 @@ func (r *rig) replays(id string) []*execution.Start {
 	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })
 }
 
-// startsThat returns those start messages in the stream for which matches returns true.
+// startsThat returns the start messages in the stream for which matches returns true.
 func (r *rig) startsThat(matches func(*execution.Start) bool) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -209,8 +209,8 @@ func TestReplayOnce(t *testing.T) {
 	if n, m := len(r.replays(id(2))), len(r.replays(id(1))); n != 2 || m != 17 {
 		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
 	}
-	// The start message of an earlier replay has left the deduplication window, but the replay's
-	// record still shows that the idempotency key was used.
+	// The start message of an earlier replay has left the deduplication window. The record of that
+	// replay still shows that the idempotency key was used.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -274,8 +274,8 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// A rejected request can be replayed once its workflow has been activated. A bulk replay starts all
-// rejected executions of a time range, each once.
+// A rejected request can be replayed as soon as its workflow is active. A bulk replay of a time
+// range starts all rejected executions in it, each of them once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -346,9 +346,9 @@ func TestReplayRejected(t *testing.T) {
 	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
 }
 
-// The trial of an order key counts how many of the node's last requests have a value for this order
-// key. It ignores the sample payload and reruns. Requests that cannot be read have a count of their
-// own.
+// The call that tries an order key counts how many of the node's last requests have a value for
+// this key. It ignores the sample payload and reruns, and counts separately the requests that can
+// no longer be read.
 func TestAnOrderKeyIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)

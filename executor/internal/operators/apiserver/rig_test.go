@@ -39,7 +39,7 @@ import (
 
 const adminToken = "an-admin-token-for-tests"
 
-// rig is an API with its own HTTP server, configured like an executor's.
+// rig is an API, configured as an executor configures it, with its own HTTP server.
 type rig struct {
 	*registrytest.Registry
 	t       *testing.T
@@ -150,7 +150,7 @@ func startWithKeys(
 	return r
 }
 
-// in returns a copy of the rig for a subtest.
+// in returns a copy of the rig that reports to the subtest t.
 func (r *rig) in(t *testing.T) *rig {
 	sub := *r
 	sub.t = t
@@ -305,7 +305,7 @@ func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	return ack.Sequence
 }
 
-// records stores a batch, as the recorder does.
+// records stores a batch in the database and announces the changed records, as the recorder does.
 func (r *rig) records(batch store.Batch) {
 	r.t.Helper()
 	applied, err := r.store.Apply(r.t.Context(), batch)
@@ -313,7 +313,8 @@ func (r *rig) records(batch store.Batch) {
 	r.check(r.changes.Publish(applied.ChangedIDs))
 }
 
-// record returns a record with all required fields.
+// record returns a record with the given ID and all required fields. The functions in change can
+// modify it.
 func record(id string, change ...func(*store.Record)) store.Record {
 	rec := store.Record{
 		ID: id, AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
@@ -351,7 +352,8 @@ func (r *rig) streamHandle() jetstream.Stream {
 	return s
 }
 
-// eventually polls until done returns true. Use it for conditions that nothing signals.
+// eventually calls done repeatedly until it returns true. Use it to wait for conditions that
+// nothing signals.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -190,9 +190,9 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.check(r.CaptureSenderSecret(r.t.Context(), "wf", "node", box))
 }
 
-// The API shows a captured secret only once. It first stores in the registry that the secret was
-// shown. It then shows the secret even if another process does not confirm this change of the
-// registry, because later responses no longer contain the secret.
+// The API shows a captured secret only once: it first stores in the registry that the secret was
+// shown, and later responses no longer contain the secret. The first response therefore contains
+// the secret even if another process does not confirm this change of the registry.
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)
@@ -253,7 +253,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 
 // A delivery ID is taken from the first of these places that has one: the fields that the sender
 // signs, the headers in webhook.PriorityDeliveryIDHeaders, the sender's other fields, and all other
-// headers for delivery IDs.
+// headers that may contain a delivery ID.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)

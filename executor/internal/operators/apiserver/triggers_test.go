@@ -235,8 +235,8 @@ func TestRotation(t *testing.T) {
 	r.post("/workflows/wf/triggers/b/rotate-token", "").refused(404, api.CodeNotFound)
 }
 
-// lag simulates a running process that never confirms a change of the registry. The process
-// disappears when leave is called or the test ends.
+// lag simulates a running process that never confirms a change of the registry. The process exits
+// when leave is called or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.Presence{
@@ -354,7 +354,7 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
 	r.get("/workflows/wf").refused(404, api.CodeNotFound)
 	// The deletion of the workflow was not confirmed either, but its secrets are deleted at once: a
-	// client that no longer finds the workflow will not repeat the call.
+	// client will not repeat the call if it no longer finds the workflow.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
 	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -154,7 +154,8 @@ type IfMatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version. With the value *, any version is changed, but no workflow is created."`
 }
 
-// IfNoneMatchHeader is the precondition of a call that must not replace anything.
+// IfNoneMatchHeader is the precondition of a call that creates a workflow but must not replace an
+// existing one.
 type IfNoneMatchHeader struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
@@ -162,9 +163,9 @@ type IfNoneMatchHeader struct {
 // anyVersion is the value of If-Match that every existing object matches.
 const anyVersion = "*"
 
-// conditionalInput is implemented by inputs with a precondition, such as If-Match. withCondition
-// adds the precondition to a context. registerOperation passes the resulting context to the
-// handler.
+// conditionalInput is implemented by the inputs of calls with a precondition, such as If-Match.
+// withCondition returns a copy of ctx that carries the precondition. registerOperation passes this
+// context to the handler.
 type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
@@ -185,7 +186,8 @@ type workflowWithETag struct {
 	Body   api.Workflow
 }
 
-// workflowETag returns the time of a workflow's last change as an entity tag.
+// workflowETag returns the entity tag of a workflow, which is derived from the time of its last
+// change.
 func workflowETag(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
 
 // parseWorkflowETag parses an entity tag returned by workflowETag. For "" it returns the zero time.

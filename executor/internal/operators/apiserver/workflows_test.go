@@ -81,7 +81,8 @@ func TestPutLeavesActiveAsItIs(t *testing.T) {
 	if !w.Active || w.ActivatedAt.IsZero() {
 		t.Errorf("it became %+v", w)
 	}
-	// If moving a workflow to another account is refused, the workflow stays unchanged.
+	// If a PUT that would move a workflow to another account is refused, the workflow stays
+	// unchanged.
 	r.account("other", "free")
 	r.wantInvalid(r.put("/workflows/wf",
 		`{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`), "accountId", "deactivate")
@@ -226,7 +227,7 @@ func TestNullSampleIsNoSample(t *testing.T) {
 	}
 }
 
-// A sample payload that is set together with its workflow is stored exactly as sent.
+// A sample payload that is part of a PUT of its workflow is stored exactly as sent.
 func TestSampleOfAWorkflowIsKeptAsSent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

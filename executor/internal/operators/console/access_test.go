@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Every page redirects visitors without a session to the sign-in page, which then redirects them
-// back.
+// Every page redirects visitors without a session to the sign-in page. After the sign-in, they are
+// redirected back to the page.
 func TestEveryPageRequiresSignIn(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -135,8 +135,8 @@ func TestSignInOnce(t *testing.T) {
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
 	}
-	// A program that probes the one-time link with a HEAD request before a person follows it does
-	// not use up the link.
+	// A program, such as a link preview, may send a HEAD request to the one-time link before a
+	// person follows it. This request does not use up the link.
 	if a := r.call(http.MethodHead, "/sign-in?once="+nonce, nil); len(a.cookies) > 0 {
 		t.Errorf("HEAD: %v", a.cookies)
 	}
@@ -157,8 +157,8 @@ func TestSignInOnce(t *testing.T) {
 	if signedIn.Load() != 1 {
 		t.Fatalf("the link signed in %d times", signedIn.Load())
 	}
-	// The response is not an HTTP redirect, because after a redirect from a link on another site,
-	// the browser would not send the new cookie.
+	// The response is a page that loads the next URL, not an HTTP redirect: after a redirect from a
+	// link on another site, the browser would not send the new cookie.
 	if following.status != http.StatusOK ||
 		!strings.Contains(following.body, `content="0; url=/accounts"`) {
 		t.Errorf("%d %s", following.status, following.body)
@@ -173,7 +173,8 @@ func TestSignInOnce(t *testing.T) {
 	}
 }
 
-// Another site can make the browser send requests, but these requests change nothing.
+// Another site can make a signed-in user's browser send requests to the console and the API, but
+// these requests change nothing.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -250,8 +251,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 }
 
 // putAccount sends a PUT for the account "acme" to the API, as a script on a page of the console
-// does, and returns the response's status. The functions in change can modify the request before it
-// is sent.
+// does. It returns the status of the response. The functions in change can modify the request
+// before it is sent.
 func (r *rig) putAccount(change ...func(*http.Request)) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut,

@@ -113,8 +113,8 @@ func (c *Console) newAccountForm() *form {
 	}
 }
 
-// accountEventsForm returns the form of an account's operator event settings, such as the workflow
-// that the events start.
+// accountEventsForm returns the form that changes an account's operator event settings, such as the
+// workflow that the events start.
 func (c *Console) accountEventsForm() *form {
 	return &form{
 		name:          "events",
@@ -132,9 +132,9 @@ func (c *Console) accountEventsForm() *form {
 }
 
 // accountEventsFields returns the field values of the form for an account's operator events. put
-// holds the current settings; nil means that the account's events start no workflow. Although the
-// form has a checkbox for each kind of event, the field "kinds" holds all selected kinds, so that
-// the selection is compared as a whole when the form is checked for conflicts.
+// holds the current settings; nil means that the account's events start no workflow. The form has a
+// checkbox for each kind of event. The field "kinds" nevertheless holds all selected kinds, so that
+// the check for conflicts compares the selection as a whole.
 func accountEventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}

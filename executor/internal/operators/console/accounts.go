@@ -20,8 +20,8 @@ type accountList struct {
 	Rows  []accountRow
 	Plans []planChoice
 	New   formView // form that creates an account
-	// PlanChange and ToDelete hold the data of the page's two confirmation dialogs. nil means that
-	// the page does not show the dialog; at least one of them is nil.
+	// PlanChange and ToDelete hold the data of the page's two confirmation dialogs. The page shows
+	// a dialog if its data is not nil. At least one of them is nil.
 	PlanChange *planChange
 	ToDelete   *accountToDelete
 }
@@ -93,8 +93,8 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns the daily byte limit of a plan as the end of the plan's description, such as ",
-// 5 GB a day". It returns "" if the plan has no such limit.
+// bytesText returns the text about the daily byte limit that ends the description of a plan, such
+// as ", 5 GB a day". It returns "" if the plan has no such limit.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""

@@ -18,8 +18,8 @@ type refusalList struct {
 	Rows   []refusalRow
 }
 
-// refusalRow is a row of the refusals page: how many requests to a workflow were refused with one
-// code.
+// refusalRow is a row of the refusals page. It says how many requests to one workflow were refused
+// with one error code.
 type refusalRow struct {
 	refusal
 	operate.ExecutionOrigin

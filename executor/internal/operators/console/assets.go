@@ -11,9 +11,9 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets serves the scripts, styles and icons. Their path contains a hash of all these files, so
-// browsers may cache them forever, and scripts that import each other always come from the same
-// version.
+// assets serves the scripts, styles and icons. The path of each contains a hash of all of these
+// files. Browsers may therefore cache them forever, and scripts that import each other always come
+// from the same version.
 type assets struct {
 	path    string // without a trailing slash
 	handler http.Handler

@@ -22,12 +22,13 @@ type auditList struct {
 	Rows      []auditRow
 }
 
-// auditFilter is the filter of the audit page. An empty field matches every entry.
+// auditFilter is the filter of the audit page. An empty field matches every entry. Within is the ID
+// of a time span.
 type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any reports whether any field is set. If so, the page may show only a part of the entries.
+// Any reports whether any field of the filter is set, so that the page may not show all entries.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func parseAuditFilter(query url.Values) (f auditFilter, ignored []string) {
@@ -114,7 +115,7 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 }
 
 // changedValueText formats the old or new value of a changed field for display. It returns "" for
-// nil, and a pair of quotation marks for an empty string.
+// nil, which means that the field was not set, and a pair of quotation marks for an empty string.
 func changedValueText(value any) string {
 	switch value := value.(type) {
 	case nil:

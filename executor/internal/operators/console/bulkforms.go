@@ -15,13 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The bulk forms change many dead letters or executions at once: either the selected ones, or all
-// that match the filters of the list. All bulk buttons of a list share one form element. Each
-// button posts it to a different address, whose query holds the filters. The page asks for
-// confirmation before anything is changed.
+// The bulk forms change many dead letters or executions at once: either the selected items of a
+// list, or all items that match the filters of the list. All bulk buttons of a list share one form
+// element. Each button posts this element to a different address, whose query holds the filters.
+// The page asks for confirmation before anything is changed.
 //
 // Each post changes a limited number of items. If more items may remain, the message asks the
-// operator to press the button again. With JavaScript, post.js posts the form again by itself.
+// operator to press the button again. With JavaScript, post.js then posts the form again without
+// the operator.
 
 // bulkFormName is the name of the bulk forms.
 const bulkFormName = "bulk"
@@ -30,7 +31,7 @@ const bulkFormName = "bulk"
 const (
 	listedAtField           = "listed-at" // when the page was rendered; no later items are changed
 	selectedField           = "id"        // the IDs of the selected items
-	askedCountField         = "asked"     // how many items were selected when the page asked
+	askedCountField         = "asked"     // how many were selected when the page asked to confirm
 	changedSoFarFieldPrefix = "so-far."   // how many items earlier posts of a script changed
 )
 
@@ -62,9 +63,9 @@ func (q bulkQuestion) ItemsPhrase() string {
 }
 
 // requireBulkConfirmation is like requireConfirmation, but asks again if the number of selected
-// items has changed since the page asked. An empty selection stands for all items that match the
-// filters, so an operator who clears the selection before confirming would otherwise change all of
-// them.
+// items has changed since the page asked. Otherwise, an operator who clears the selection before
+// confirming would change all items that match the filters, because an empty selection stands for
+// all of them.
 func (p *postedForm) requireBulkConfirmation(action string) error {
 	question := bulkQuestion{action, len(p.allValues[selectedField])}
 	if p.values[askedCountField] != strconv.Itoa(question.Selected) {
@@ -84,23 +85,23 @@ func (p *postedForm) listedAt() (time.Time, error) {
 
 // bulkResult is the result of one call that changes many items.
 type bulkResult struct {
-	counts        []bulkCount // what was done
-	skipped       []api.Left  // what could not be done
-	moreMayRemain bool        // there may be more to do
+	counts        []bulkCount // the items that were changed, by outcome
+	skipped       []api.Left  // the items that could not be changed, by error code
+	moreMayRemain bool        // another call may find more items to change
 }
 
-// bulkCount is the number of items with the same outcome, and a description of this outcome, such
-// as "dismissed".
+// bulkCount is the number of items with the same outcome. outcome describes this outcome, such as
+// "dismissed".
 type bulkCount struct {
 	number  int
 	outcome string
 }
 
-// bulkMessage returns the message that the form shows after a bulk call. Its counts include the
-// items that were changed by earlier posts of the same script.
+// bulkMessage returns the message that the form shows after a bulk call. If a script posts the form
+// several times, the counts in the message include the items that its earlier posts changed.
 //
-// Sometimes a script has to post the form again: if this post has changed items and more may
-// remain. In that case, bulkMessage also sets repostValues, which tells the script to do so.
+// If a script has posted the form, this post has changed items and more may remain, bulkMessage
+// also sets repostValues, which makes the script post the form again.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rejected publishes a rejection to the stream, records it, and returns its ID. An empty body means
-// that the request's body was not kept.
+// rejected publishes the rejection of a request to the stream, records it, and returns its ID. An
+// empty body means that the request's body was not kept.
 func (r *rig) rejected(workflowID, body string) string {
 	r.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)
@@ -45,8 +45,8 @@ func (r *rig) rejected(workflowID, body string) string {
 	return rejection.ID
 }
 
-// others creates another account's workflow. It returns a function that adds a session to a
-// request: the session of an editor who has access only to that other account.
+// others creates a workflow of another account. It returns an option that adds a session to a
+// request: the session of an editor who has access only to that account.
 func (r *rig) others() func(*http.Request) {
 	r.t.Helper()
 	r.CreateWorkflow(r.t, "others", "pro", true)
@@ -55,8 +55,9 @@ func (r *rig) others() func(*http.Request) {
 	})
 }
 
-// ask presses the button whose HTML tag contains part, after setting the given values in its form.
-// It reports an error unless the resulting page asks the given question, and returns that page.
+// ask presses the button whose HTML tag contains part, after setting the given values in the
+// button's form. It returns the resulting page, and reports an error unless this page asks the
+// given question.
 func (r *rig) ask(
 	page answer, part, question string, values url.Values, session func(*http.Request),
 ) answer {
@@ -71,8 +72,8 @@ func (r *rig) ask(
 const yes = `name="confirmed" value="yes"`
 
 // Without JavaScript, an operator can retry or dismiss many dead letters: either the selected ones,
-// or all that match the filters. The page asks for confirmation first, and then says how many were
-// retried or dismissed.
+// or all that match the filters. The page asks for confirmation first. After that, it says how many
+// dead letters were retried or dismissed.
 func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -101,8 +102,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	messages := r.messages()
 
-	// A viewer and another account's editor can neither retry nor dismiss these dead letters, even
-	// by confirming a question that was shown to the right operator.
+	// A viewer and an editor of another account can neither retry nor dismiss these dead letters.
+	// They cannot do so even by confirming a question that was shown to an operator who may.
 	asked := r.ask(page, dismiss, "Dismiss all that match?", nil, session)
 	if a := r.press(asked, yes, viewer); a.status != http.StatusForbidden {
 		t.Errorf("a viewer: %d", a.status)
@@ -136,8 +137,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 	want("after one was retried", messages+1, second, third, invoice, latest)
 
-	// The message also counts, by cause, the dead letters that could not be retried. Here, the
-	// input of one has expired.
+	// The message also counts the dead letters that could not be retried, by cause. Here, the input
+	// of one dead letter has expired.
 	record, err := r.store.Get(t.Context(), second)
 	r.check(err)
 	s, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
@@ -167,9 +168,9 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// One post dismisses a limited number of dead letters (here 600), and its message says that there
-// may be more. A script posts the form again until no dead letter is left. Its last message counts
-// the dead letters of all its posts.
+// One post dismisses a limited number of dead letters, which is 600 in this test. Its message says
+// that there may be more. A script posts the form again until no dead letter is left. The message
+// of its last post counts the dead letters of all its posts.
 func TestMoreDeadLettersThanOneCallDismisses(t *testing.T) {
 	t.Parallel()
 	const number = 1_201

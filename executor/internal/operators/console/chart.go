@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// countQueryTimeout limits how long a page waits for a query that may be slow, such as counting
-// executions. After that, the page is shown without the result.
+// countQueryTimeout is how long a page waits for a query that may be slow, such as counting
+// executions. If the query takes longer, the page is shown without its result.
 const countQueryTimeout = time.Second
 
 // chartHeight is the height of the chart's scale, in units of the SVG's viewBox.
 const chartHeight = 40
 
-// chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale, from
-// 0 to ScaleMax, is chartHeight high.
+// chart is a stacked bar chart over time. The oldest bar comes first. Each bar is one unit wide.
+// The scale goes from 0 to ScaleMax and is chartHeight units high.
 type chart struct {
 	Parts   []chartPart // categories that are counted; the first is the lowest part of a bar
 	Bars    []bar
@@ -136,9 +136,9 @@ type activityChart struct {
 	Total, Failed, Rejected int64
 }
 
-// activityChart returns a chart of the executions that match a filter. steps is the number of bars,
-// and step is the time that each bar covers; the last bar contains the current time. If the
-// database is too slow, the chart has no counts.
+// activityChart returns a chart of the executions that match filter. steps is the number of bars,
+// and step is the time that each bar covers. The last bar covers the current time. If the database
+// is too slow, the chart has no counts, and its Missing is true.
 func (c *Console) activityChart(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activityChart, error) {
@@ -153,7 +153,8 @@ func (c *Console) activityChart(
 	}
 	started, failed, rejected := make([]int64, steps), make([]int64, steps), make([]int64, steps)
 	for i, n := range counted {
-		started[i] = max(0, n.Total-n.Failed-n.Rejected) // the counts are from different moments
+		// The counts are from different moments, so the difference may be negative.
+		started[i] = max(0, n.Total-n.Failed-n.Rejected)
 		failed[i], rejected[i] = n.Failed, n.Rejected
 	}
 	parts := []chartPart{

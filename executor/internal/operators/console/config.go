@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// Config holds the dependencies of a Console, which does not own them. A field is required unless
-// its comment describes its zero value.
+// Config holds the dependencies of a Console. The Console uses them, but does not close them. A
+// field is required unless its comment describes its zero value.
 type Config struct {
 	// Operate provides the data shown on the pages.
 	Operate *operate.Service

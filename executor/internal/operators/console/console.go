@@ -94,8 +94,8 @@ func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 		"The address may be mistyped, or the page's subject was deleted.")
 }
 
-// renderNotAllowed responds to a request whose method is not allowed at its address. allowed lists
-// the allowed methods.
+// renderNotAllowed responds to a request whose method its address does not support. allowed lists
+// the methods that the address supports.
 func (c *Console) renderNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",

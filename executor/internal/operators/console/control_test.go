@@ -26,7 +26,7 @@ func TestCancelAllIsOffered(t *testing.T) {
 		"/workflows/orders?status=queued&within=1h": "/workflows/orders/matching-executions/" +
 			"cancel?status=queued&within=1h",
 		"/workflows/orders":                                   "",
-		"/workflows/orders?status=running":                    "", // there are none
+		"/workflows/orders?status=running":                    "", // no execution is running
 		"/workflows/orders?status=rejected":                   "",
 		"/executions?status=queued":                           "",
 		"/workflows/orders?status=queued&source=webhook":      "",
@@ -41,8 +41,8 @@ func TestCancelAllIsOffered(t *testing.T) {
 	}
 }
 
-// The page of an inactive workflow links to the list of the workflow's queued executions, but only
-// if there are any.
+// If an inactive workflow has queued executions, its page links to the list of them. Otherwise, the
+// page has no such link.
 func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -69,7 +69,8 @@ func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	says(false, "inactive, and none waits")
 }
 
-// The page of an execution names its queue, and the number of its last attempt if it is known.
+// The page of an execution shows the execution's queue and, if it is known, the number of its last
+// attempt.
 func TestQueueAndAttemptsOfAnExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)

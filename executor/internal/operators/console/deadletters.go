@@ -28,7 +28,8 @@ type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any reports whether any field is set. If so, the page may show only a part of the dead letters.
+// Any reports whether any field of the filter is set, so that the page may not show all dead
+// letters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func parseDeadLetterFilter(query url.Values) (f deadLetterFilter, ignored []string) {
@@ -50,8 +51,8 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// operateFilter converts the filter to a filter for package operate. The selected time span ends at
-// the given time.
+// operateFilter converts the filter to one for package operate. at is the time at which the
+// selected time span ends.
 func (f deadLetterFilter) operateFilter(at time.Time) operate.DeadLetterFilter {
 	return operate.DeadLetterFilter{
 		WorkflowID: f.Workflow, Reason: f.Reason, Since: timeSpanStart(f.Within, at),
@@ -64,7 +65,8 @@ func (c *Console) showDeadLetters() http.HandlerFunc {
 }
 
 // requeueDeadLetterForm returns the form that requeues a dead letter. If the requeue is refused,
-// the page shows the reason at the top, because the dead letter may no longer be in the list.
+// the reason appears at the top of the page, because the dead letter's row may no longer be in the
+// list.
 func (c *Console) requeueDeadLetterForm() *form {
 	return &form{
 		name:         "requeue",
@@ -89,7 +91,7 @@ type deadLetterRow struct {
 	operate.ExecutionOrigin
 }
 
-// Took returns the time between acceptance and failure.
+// Took returns the time from the acceptance of the execution to its failure.
 func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {

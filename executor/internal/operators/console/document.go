@@ -2,12 +2,13 @@ package console
 
 import "strings"
 
-// jsonDocument is a JSON text on a page, shown both as a tree that can be folded and as raw text.
+// jsonDocument is a JSON text on a page. The page shows it both as a tree that can be folded and as
+// raw text.
 type jsonDocument struct {
 	Name      string    // a single word, displayed and used in the IDs of elements
 	Tree      *jsonTree // nil means that the text is not JSON
 	Raw       string
-	Truncated bool   // Raw is truncated
+	Truncated bool   // Raw holds only the beginning of the text
 	WholeURL  string // URL of the whole text
 }
 

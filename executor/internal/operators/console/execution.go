@@ -23,7 +23,7 @@ type executionPage struct {
 	Waiting    string // what the execution is waiting for; "" means that it has ended
 	Request    executionInput
 	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
-	MoreReruns bool                // there may be reruns that are not shown
+	MoreReruns bool                // there may be more reruns than Reruns holds
 	HasSample  bool                // the node has a sample payload
 	Recognized operate.RecognizedProvider
 	OrderKey   string        // "" means that the execution is not ordered
@@ -41,7 +41,7 @@ type step struct {
 }
 
 // executionInput is the input of an execution, with the headers and the query of its HTTP request.
-// StillStored is false if the stream has deleted the start message.
+// StillStored is false if the stream has deleted the start message, which contains them.
 type executionInput struct {
 	StillStored    bool
 	Input          *jsonDocument // nil means that the body was not read
@@ -50,12 +50,12 @@ type executionInput struct {
 
 type nameValuePair struct{ Name, Value string }
 
-// maxSearchedReruns is how many of a workflow's reruns a page searches, at most, to find the reruns
-// of one execution.
+// maxSearchedReruns is the maximum number of a workflow's reruns that a page searches to find the
+// reruns of one execution.
 const maxSearchedReruns = 500
 
-// newRecordWait is how long a page waits for the record of an execution that may have just been
-// started.
+// newRecordWait is how long the page of an execution waits for the execution's record, which may
+// not exist yet if the execution was just started.
 const newRecordWait = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
@@ -81,8 +81,8 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// executionFragment renders the parts of an execution's page that change until the execution has
-// ended.
+// executionFragment renders those parts of an execution's page that may change until the execution
+// has ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	if p, ok := c.loadExecutionPage(w, r, r.URL.Query().Get("id")); ok {
 		c.writeTemplate(w, r, http.StatusOK, "execution", "execution-parts", p)
@@ -115,8 +115,8 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		return p, err
 	}
 	p = executionPage{
-		Execution: detail.Execution, Request: executionInputOf(detail), Recognized: detail.Recognized,
-		OrderKey: detail.OrderKey,
+		Execution: detail.Execution, Request: executionInputOf(detail),
+		Recognized: detail.Recognized, OrderKey: detail.OrderKey,
 		Form: newFormView(ctx, formName("again", id),
 			map[string]string{idempotencyKeyField: newIdempotencyKey()}),
 	}
@@ -129,7 +129,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	if p.HasNode {
 		node, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), detail.WorkflowID,
 			detail.NodeID)
-		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
+		if err != nil && !isNotFound(err) { // the node may have been deleted a moment ago
 			return p, err
 		}
 		p.HasSample = hasSample(node)
@@ -172,9 +172,9 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.StillStored
 }
 
-// steps returns those steps of an execution that have a known time, oldest first. waiting describes
-// what the execution is waiting for, or is "" if it has ended. storedAt is when the stream stored
-// the start message; zero means unknown.
+// steps returns the steps of an execution whose time is known, oldest first. waiting says what the
+// execution is waiting for; it is "" if the execution has ended. storedAt is when the stream stored
+// the start message; the zero time means that this is unknown.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
@@ -182,7 +182,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 			known = append(known, step{Name: name, Note: text, CSSClass: kind, At: at})
 		}
 	}
-	// Sort the steps, because a fast runner may start before the record is written.
+	// Sort the steps by time: a fast runner may start before the executor writes the record.
 	defer func() {
 		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
 		for i := range known {
@@ -262,9 +262,9 @@ func nameValuePairs(values execution.Values) []nameValuePair {
 }
 
 // reruns returns the executions that operators started by running the original again. The database
-// has no index for them, so reruns searches at most maxSearchedReruns of the workflow's reruns.
-// more reports whether there may be others, because there are more reruns or the database is too
-// slow.
+// has no index for such executions, so reruns searches at most maxSearchedReruns of the workflow's
+// reruns. more reports whether there may be others, because the workflow has more reruns or the
+// database is too slow.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {

@@ -10,12 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The forms of an execution cancel it or run it again. An execution's page has a single form
-// element for all of them, and so does a list of executions. Each button posts the form element to
-// an address of its own.
+// The forms of an execution cancel it or run it again. They share one form element on an
+// execution's page, and one on a list of executions. Each button posts this element to a different
+// address.
 //
-// A hidden field contains an idempotency key, so a form that is posted several times starts only
-// one execution. If the page stays open after the execution was started, the form gets a new key.
+// A hidden field of the form element contains an idempotency key, so a form that is posted several
+// times starts only one execution. If the page stays open after the execution was started, the form
+// gets a new key.
 
 // idempotencyKeyField is the name of the hidden field that contains the idempotency key.
 const idempotencyKeyField = "key"
@@ -26,9 +27,9 @@ func newIdempotencyKey() string { return rand.Text() }
 // executionPath returns the path of an execution's page.
 func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
 
-// executionForm returns one of the forms of an execution. save makes the change to the execution
-// with the given ID. If the change is refused, the execution's page shows the reason, even if the
-// form was posted from a list.
+// executionForm returns one of the forms of an execution. save changes the execution with the given
+// ID, and returns the message to show. If the change is refused, the execution's page shows the
+// reason, even if the form was posted from a list.
 func (c *Console) executionForm(
 	operation string, save func(r *http.Request, p *postedForm, id string) (string, error),
 ) *form {
@@ -45,7 +46,7 @@ func (c *Console) executionForm(
 }
 
 // idempotencyKey returns the idempotency key that was posted with the form. It also puts a new key
-// into newValues: if the page stays open after success, the form needs this key to start another
+// into newValues, because a page that stays open after success needs another key to start another
 // execution.
 func (p *postedForm) idempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
@@ -58,8 +59,8 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	return p.values[idempotencyKeyField], nil
 }
 
-// recordStartedExecution records the execution that the form has started, so that the browser
-// continues on that execution's page. It returns done, the message to show on that page.
+// recordStartedExecution notes the execution that the form has started, so that the browser
+// continues on the page of that execution. It returns done, the message to show on that page.
 func (p *postedForm) recordStartedExecution(started api.Started, done string) string {
 	p.startedExecutionID, p.redirectURL = started.ExecutionID, executionPath(started.ExecutionID)
 	return done

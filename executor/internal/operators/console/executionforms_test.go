@@ -31,8 +31,8 @@ func (r *rig) messages() uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// startedBy returns the ID of the execution that a form has started. It takes the ID from the
-// redirect to the execution's page.
+// startedBy returns the ID of the execution that a form has started. a is the response to the form,
+// which redirects to the execution's page; the ID comes from that address.
 func (r *rig) startedBy(a answer) string {
 	r.t.Helper()
 	id, ok := strings.CutPrefix(a.location, "/executions/")
@@ -63,8 +63,8 @@ func TestCancelWithoutJavaScript(t *testing.T) {
 		http.StatusNotFound, "There is no execution")
 }
 
-// An operator can retry an execution or run it again without JavaScript, from its page and from the
-// lists. A form that is posted twice starts only one execution.
+// Without JavaScript, an operator can retry an execution or run it again, both from the execution's
+// page and from the lists. A form that is posted twice starts only one execution.
 func TestRunAgainWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -130,8 +130,8 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		t.Errorf("the same list has started %s and %s", onRequest, id)
 	}
 
-	// A form without an idempotency key is refused, because each post of it would start another
-	// execution.
+	// A form without an idempotency key is refused, because it would start another execution each
+	// time it is posted.
 	for _, path := range []string{"/replay", "/rerun"} {
 		a = r.call(http.MethodPost, "/executions/"+succeeded+path, nil, session)
 		wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
@@ -147,7 +147,7 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		`name="key" value="`+values.Get("key")+`"`)
 }
 
-// The response to a form that a script has posted names the execution that the form started.
+// If a script has posted a form, the response names the execution that the form has started.
 func TestStartedExecutionForAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

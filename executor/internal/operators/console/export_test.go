@@ -2,12 +2,12 @@ package console
 
 import "maps"
 
-// Conflict is a posted form with one field. It lets tests simulate that the operator and somebody
-// else have both changed the field.
+// Conflict is a posted form with one field. With it, tests simulate that the operator and somebody
+// else have both changed this field.
 type Conflict struct{ p postedForm }
 
-// NewConflict returns a form whose field had the value "shown", to which the operator has given the
-// value "mine".
+// NewConflict returns a form whose field had the value "shown" on the page, and for which the
+// operator has posted the value "mine".
 func NewConflict() *Conflict {
 	return &Conflict{postedForm{
 		form:   &form{settings: []setting{{"name", []string{"name"}, quoted}}},
@@ -28,7 +28,8 @@ func (c *Conflict) Fail(err error) map[string]string {
 	return maps.Clone(c.p.values)
 }
 
-// FormOperations returns the operation of each form, keyed by the path to which the form is posted.
+// FormOperations returns the name of the operation of each form, keyed by the path to which the
+// form is posted.
 func FormOperations() map[string]string {
 	operations := map[string]string{}
 	for path, f := range (&Console{}).forms() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// timeSpan is a time span that a filter offers.
+// timeSpan is a time span that operators can select in a filter.
 type timeSpan struct {
 	ID, Name string
 	Length   time.Duration
@@ -48,8 +48,9 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of the query parameter name, or "" if valid returns false for it. In
-// the message about an ignored value, noun says what the value should have been, such as "status".
+// validValue returns the value of the query parameter name, or "" if valid returns false for this
+// value. In that case, it also adds a message about the ignored value; noun says in that message
+// what the value should have been, such as "status".
 func (f *filterReader) validValue(name, noun string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
@@ -74,7 +75,7 @@ func shortened(text string) string {
 	return text
 }
 
-// queryOf returns a URL query with those of the given parameters whose values are not empty.
+// queryOf returns a URL query that contains the given parameters, except those with empty values.
 func queryOf(parameters map[string]string) url.Values {
 	query := url.Values{}
 	for name, value := range parameters {

@@ -19,26 +19,29 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// form describes a form of a page. The browser posts each form to an address of its own. If the
-// change succeeds, the response is a redirect to the page, which shows a message once. Only if the
-// change has created something that is shown once, such as a key's secret, the response is the page
-// itself. If the change fails, the response is the page with the error and with the values that the
-// operator typed.
+// form describes a form of a page. The browser posts each form to a different address. If the
+// change succeeds, the response is a redirect to the page, which then shows a message once. There
+// is one exception: if the change has created something that is shown only once, such as a key's
+// secret, the response is the page itself. If the change fails, the response is the page with the
+// error and with the values that the operator typed.
 //
 // With JavaScript (post.js), the browser stays on the page and shows the response there. After
-// success, a script receives a savedResponse instead of a redirect.
+// success, the script receives a savedResponse instead of a redirect.
 type form struct {
-	name         string   // distinguishes the forms of a page that concern the same object
-	idPathParams []string // names of the path values with the object's IDs, if the page has several
+	name string // distinguishes the forms of a page that concern the same object
+	// idPathParams holds the names of the path values with the object's IDs. They distinguish the
+	// objects if the page has forms for several of them; otherwise, idPathParams is nil.
+	idPathParams []string
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
-	// settings lists the settings that the form shows and changes. All other fields are commands or
-	// new values, which cannot overwrite somebody else's change.
+	// settings lists the settings that the form shows and changes. The fields of the form that
+	// belong to no setting are commands or values of new objects. They cannot overwrite somebody
+	// else's change.
 	settings []setting
 	// savesUnedited means that saving the form stores all of its settings, even those that the
-	// operator has not edited. These settings can then conflict with somebody else's change as
-	// well.
+	// operator has not edited. Settings that were not edited can then conflict with somebody else's
+	// change, too.
 	savesUnedited bool
 	// fieldByAPIName maps field names in errors of the operators' API to field names of the form.
 	// Names that are the same need no entry.
@@ -76,7 +79,7 @@ const shownFieldPrefix = "shown."
 // is a form that was not posted.
 type postedForm struct {
 	form        *form
-	name        string     // as formName returns it
+	name        string     // the form's name on its page, as returned by formName
 	allValues   url.Values // all values that were posted; values has the first of each field
 	redirectURL string     // URL to redirect to after success; "" means the form's own page
 	// startedExecutionID is the ID of the execution that the form has started, or "". The browser
@@ -85,8 +88,11 @@ type postedForm struct {
 	values             map[string]string // posted values that the page shows again
 	responseStatus     int               // status of the response after a failure
 	newValues          map[string]string // new values of fields, for a page that stays open
-	repostValues       map[string]string // field values for posting again by script; nil: never
-	// the values in the form are stored, although a later step of the form has failed
+	// repostValues holds field values with which a script must post the form again. nil means that
+	// it must not.
+	repostValues map[string]string
+	// valuesStored means that the values in the form were stored, although a later step of the
+	// form has failed.
 	valuesStored bool
 
 	Code              string            // code of the failure; "" means that there was none
@@ -94,7 +100,8 @@ type postedForm struct {
 	problems          map[string]string // what is wrong with each value, by form field
 	conflictingValues map[string]string // all current values, if they conflict with posted ones
 	created           any               // what the change created and is shown only once
-	// data of the dialog in which the page asks for confirmation
+	// dialogData is the data of the dialog in which the page asks for confirmation. nil means that
+	// the page does not ask.
 	dialogData any
 }
 
@@ -148,8 +155,8 @@ func (v formView) ShownValue(field string) string {
 }
 
 // HasValue reports whether a field with several values, such as a group of checkboxes, contains the
-// given value. After a failed post, it looks at the posted values. Otherwise, it returns current:
-// whether the stored setting contains the value.
+// given value. After a failed post, it looks for the value among the posted values. If no post has
+// failed, it returns current, which says whether the stored setting contains the value.
 func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -157,8 +164,8 @@ func (v formView) HasValue(field, value string, current bool) bool {
 	return slices.Contains(v.allValues[field], value)
 }
 
-// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. So if
-// the hidden field of a checkbox was posted but the checkbox itself was not, the operator has
+// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes. If the
+// hidden field of a checkbox was posted but the checkbox itself was not, the operator has therefore
 // unchecked it.
 func (v formView) Checked(field string) bool {
 	_, edited := v.values[shownFieldPrefix+field]
@@ -191,9 +198,9 @@ type formMessage struct {
 	Focus    bool // the browser moves the focus to it
 }
 
-// MessageFor returns what to show in the HTML element with the given ID: the problem with the given
-// field or, if field is "", the form's message. The message gets the focus unless a field has a
-// problem or a confirmation dialog is open.
+// MessageFor returns the message for the HTML element with the given ID: the problem with the given
+// field or, if field is "", the form's message. The form's message gets the focus unless a field
+// has a problem or a confirmation dialog is open.
 func (v formView) MessageFor(id, field string) formMessage {
 	if field == "" {
 		focus := v.Message != "" && len(v.problems) == 0 && v.dialogData == nil
@@ -317,8 +324,8 @@ func (c *Console) renderUnreadableForm(w http.ResponseWriter, r *http.Request, e
 		"The request is damaged. Load the page again, and repeat the change.")
 }
 
-// savedResponse is the response that the page's script gets when it has sent a form and the change
-// was saved.
+// savedResponse is the response to a form that the page's script has posted, if the change was
+// saved.
 type savedResponse struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done
@@ -326,8 +333,8 @@ type savedResponse struct {
 	StartedExecutionID string `json:"started,omitempty"`
 	// NewValues holds the new values of the fields that have changed, for a page that stays open.
 	NewValues map[string]string `json:"fields,omitempty"`
-	// RepostValues is set if there is more to do. The script then posts the form again, with these
-	// values in its fields, and Done says how much has been done so far.
+	// RepostValues is set if more items may remain to be changed. The script then posts the form
+	// again, with these values in its fields, and Done says how much has been done so far.
 	RepostValues map[string]string `json:"again,omitempty"`
 }
 
@@ -341,8 +348,8 @@ func respondSaved(w http.ResponseWriter, result savedResponse) {
 	_ = json.NewEncoder(w).Encode(result)
 }
 
-// firstValues returns the first value of each field. It converts the line breaks, which browsers
-// post as CRLF, to line feeds.
+// firstValues returns the first value of each posted field. Browsers post line breaks as CRLF;
+// firstValues converts them to LF.
 func firstValues(posted url.Values) map[string]string {
 	values := make(map[string]string, len(posted))
 	for name := range posted {
@@ -387,17 +394,17 @@ func sameValue(a, b string) bool {
 
 var lineBreakRemover = strings.NewReplacer("\r", "", "\n", "")
 
-// changesSetting reports whether saving the form changes a setting: either the operator has edited
-// it, or the form also saves settings that were not edited.
+// changesSetting reports whether saving the form changes the setting s, because the operator has
+// edited s or because the form saves all of its settings.
 func (p *postedForm) changesSetting(s setting) bool {
 	return p.form.savesUnedited ||
 		p.isEdited(s.fields...)
 }
 
 // checkEditConflict returns an error with api.CodeChangedSince if the operator and somebody else
-// have changed the same setting to different values. current holds the current values of all fields
-// of the settings. checkEditConflict must be called as part of the change, so that current is still
-// up to date when the change is stored.
+// have changed the same setting to different values. current holds the current values of the fields
+// of all settings. Call checkEditConflict as part of the change, so that current is still up to
+// date when the change is stored.
 func (p *postedForm) checkEditConflict(current map[string]string) error {
 	var theirs []string
 	for _, s := range p.form.settings {
@@ -430,9 +437,9 @@ func quoted(values []string) string { return "“" + strings.Join(values, " ") +
 // confirm the change.
 const codeConfirm = "confirm"
 
-// requireConfirmation returns an error that makes the page ask for confirmation, unless the
-// operator has already confirmed the change. The page passes the given data to its dialog, whose
-// button posts the same form again, with the confirmation.
+// requireConfirmation returns nil if the operator has confirmed the change. If not, it returns an
+// error that makes the page ask for confirmation. The page passes dialogData to its dialog, whose
+// button posts the same form again with the confirmation.
 func (p *postedForm) requireConfirmation(dialogData any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
@@ -492,8 +499,8 @@ func (p *postedForm) recordFailure(err error) bool {
 // "triggers[0].".
 var nodeFieldPrefixPattern = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
-// setProblems assigns each error about an API field to the corresponding field of the form. Errors
-// about API fields that have no field in the form become part of the form's message.
+// setProblems assigns each error about an API field to the corresponding field of the form. If the
+// form has no such field, the error becomes part of the form's message.
 func (p *postedForm) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
@@ -529,10 +536,10 @@ func (f *form) replaceAPITerms(message string) string {
 	return f.apiTermReplacer.Replace(message)
 }
 
-// discardUneditedValues deletes the posted values of settings that the operator has not edited, so
-// that the page shows their current values. After a conflict, it also sets the hidden fields of the
-// edited settings to the current values, which the page has now reported. Saving the form again
-// then overwrites these values.
+// discardUneditedValues deletes the posted values of the settings that saving the form would not
+// change, so that the page shows their current values. After a conflict, it also sets the hidden
+// fields of the other settings to the current values, because the page now tells the operator about
+// these values. Saving the form again then overwrites them.
 func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
 		edited := p.changesSetting(s)

@@ -89,7 +89,7 @@ func (r *rig) post(
 	return r.postAgain(r.get(path, session), id, changes, session)
 }
 
-// postAgain is like post, for a page that was already loaded.
+// postAgain is like post, but it uses a page that was loaded before instead of loading one.
 func (r *rig) postAgain(
 	page answer, id string, changes map[string]string, session func(*http.Request),
 ) answer {
@@ -101,8 +101,8 @@ func (r *rig) postAgain(
 	return r.call(http.MethodPost, action, values, session)
 }
 
-// press presses a button of a page, as a browser without JavaScript does. part is a part of the
-// button's tag.
+// press presses a button of a page, as a browser without JavaScript does. part is text that the
+// button's tag contains, such as an attribute.
 func (r *rig) press(page answer, part string, session ...func(*http.Request)) answer {
 	r.t.Helper()
 	action, values := r.buttonIn(page.body, part)
@@ -130,7 +130,8 @@ func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
 	return cmp.Or(of["formaction"], action), values
 }
 
-// done follows the redirect after a form was saved, and returns the message on the page.
+// done follows the redirect after a form was saved, and returns the message on the page. It fails
+// the test if the form was not saved, or if the page shows a message whose signature is invalid.
 func (r *rig) done(a answer, session func(*http.Request)) string {
 	r.t.Helper()
 	if a.status != http.StatusSeeOther || len(a.cookies) != 1 {
@@ -329,8 +330,8 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	if w := r.workflow("orders"); w.Queue != "again" || w.RateLimit != (registry.RateLimit{}) {
 		t.Errorf("after a conflict, it is %+v", w)
 	}
-	// If the form fails for another reason, it does not forget which queue the page showed, so that
-	// the next attempt still detects the conflict.
+	// If saving fails for another reason, the form in the response still holds the queue that the
+	// page showed first, so that the next attempt still detects the conflict.
 	bad := r.postAgain(page, form, map[string]string{"queue": "mine", "requests": "5"}, session)
 	wantSays(t, bad, http.StatusUnprocessableEntity, `name="shown.queue" value="theirs"`)
 	// After the page has reported a conflict, the form may overwrite the reported change, but not a
@@ -369,8 +370,8 @@ func TestSwitchWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
 }
 
-// Forms are protected like pages and the API: a post needs a session with a sufficient role, and
-// must come from this site.
+// Forms are protected like pages and the API: a request that posts a form needs a session with a
+// sufficient role, and must come from a page of this site.
 func TestFormsAreProtected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -613,7 +614,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 
 	// Test the form of the account's operator events.
 	page = r.get("/accounts", session)
-	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // no conflict
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // the events do not change
 	r.check(err)
 	a = r.postAgain(page, "on-pro:events", map[string]string{
 		"workflow": "none", "silent": "60", "kind": "execution.failed",
@@ -856,8 +857,9 @@ func TestLaterPageOfQueues(t *testing.T) {
 	}
 }
 
-// The response to a form that a script has posted is JSON with what was done and the page to show.
-// If the change was refused, the response is the page with the form, as without a script.
+// The response to a form that a script has posted is JSON that contains the message and the path of
+// the page to show. If the change was refused, the response is the page with the form, as without a
+// script.
 func TestFormPostedByAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

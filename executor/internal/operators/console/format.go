@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// formatFuncs holds the template functions that format values.
+// formatFuncs holds template functions. Most of them format values; the others return the choices
+// of form fields and similar data.
 var formatFuncs = template.FuncMap{
 	"ago": func(t time.Time) template.HTML {
 		return timeElement(t, "relative", humantext.Ago(t, time.Now()))

@@ -94,7 +94,7 @@ func alternativesText(list []json.RawMessage) string {
 // requests match it.
 type filterTrial struct {
 	operate.FilterTrial
-	FilterTried   bool // a filter was tried
+	FilterTried   bool // false if the filter was left blank
 	NodeHasFilter bool // the node currently has a filter
 }
 

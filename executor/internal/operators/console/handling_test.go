@@ -71,8 +71,8 @@ func TestAFilterIsTried(t *testing.T) {
 	}
 }
 
-// A value that did not match the filter is shown up to a length of 60 bytes, and is cut between
-// characters.
+// The console shows why a request did not match a filter. It shows at most 60 bytes of the value
+// that did not match, and never cuts a character in half.
 func TestALongValueIsCut(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -94,7 +94,7 @@ func TestALongValueIsCut(t *testing.T) {
 	}
 }
 
-// A filter is tried on exactly the last 20 requests.
+// The console tries a filter on the last 20 requests to the node, and on no older ones.
 func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -189,8 +189,8 @@ func TestARequestIsRecognised(t *testing.T) {
 	}
 }
 
-// If GitHub sends a form in place of JSON, the page of the request and the page of the node say
-// what to change at GitHub.
+// If GitHub sends a form instead of JSON, the pages of the execution and of the workflow say what
+// to change at GitHub.
 func TestAFormOfGitHubIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := start(t)

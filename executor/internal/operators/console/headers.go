@@ -2,12 +2,13 @@ package console
 
 import "net/http"
 
-// contentSecurityPolicy lets pages load and call only what the executor itself serves.
+// contentSecurityPolicy lets pages load resources only from the executor, and send requests only to
+// the executor. Images may also be data URLs.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src " +
 	"'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// withSecurityHeaders sets the headers of every response, including errors. Assets override
-// Cache-Control.
+// withSecurityHeaders sets the security headers of every response, including errors. It also
+// disables caching; the handler of the assets overrides this.
 func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

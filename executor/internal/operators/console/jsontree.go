@@ -22,7 +22,7 @@ const (
 // a tree in which objects and arrays can be folded.
 type jsonTree struct {
 	Key          string // name in quotes; "" means that the value is not a member of an object
-	Kind         string // object, array, string, number, word
+	Kind         string // object, array, string, number, or word (true, false or null)
 	Text         string // text of a scalar value
 	Children     []*jsonTree
 	Count        int   // number of children, including omitted ones
@@ -33,7 +33,7 @@ type jsonTree struct {
 // IsFoldable reports whether the value is an object or an array.
 func (t *jsonTree) IsFoldable() bool { return t.Kind == "object" || t.Kind == "array" }
 
-// Brackets returns the brackets around the children.
+// Brackets returns the opening and the closing bracket of an object or array.
 func (t *jsonTree) Brackets() [2]string {
 	if t.Kind == "array" {
 		return [2]string{"[", "]"}
@@ -155,9 +155,9 @@ func quoteJSON(text string) string {
 	return shown
 }
 
-// escapeInvisible escapes invisible characters, some of which reverse the text around them.
-// Otherwise, a value could look like a different one. Joiners are kept because they are parts of
-// words and emoji.
+// escapeInvisible escapes invisible characters, some of which reverse the direction of the text
+// around them. Unescaped, they could make a value look like a different one. Zero-width joiners are
+// kept because they are parts of words and emoji.
 func escapeInvisible(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

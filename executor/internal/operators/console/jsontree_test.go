@@ -27,7 +27,8 @@ func TestJSONTree(t *testing.T) {
 	}
 }
 
-// A page stays small, no matter how large the JSON text is.
+// The number of nodes and the depth of a JSON tree are limited, no matter how large the JSON text
+// is, so that the page stays small.
 func TestJSONTreeIsBounded(t *testing.T) {
 	t.Parallel()
 	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))

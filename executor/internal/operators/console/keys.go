@@ -20,7 +20,7 @@ type keyList struct {
 	Accounts []quota  // accounts that the form offers; only ID and Name are set
 	More     bool     // there are more accounts than the form lists
 	New      formView // form that creates a key
-	// the key that was just created; only that response contains its secret
+	// the key that was just created; no other response contains its secret
 	CreatedKey      *api.NewKey
 	ListUnavailable bool     // the keys cannot be listed now; CreatedKey can still be shown
 	ToRevoke        *api.Key // set if the page asks the operator to confirm the revocation
@@ -67,7 +67,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			Name: nameOrID(account.Name, account.ID),
 		})
 	}
-	if list.CreatedKey != nil { // no other page can show its secret
+	if list.CreatedKey != nil { // show the page despite an error: no other page can show the secret
 		err = nil
 	}
 	return list, err

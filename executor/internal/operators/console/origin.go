@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// lookUpOrigin returns the workflow and the node of an execution or a dead letter. If the workflow
-// has no name, WorkflowName is its ID.
+// lookUpOrigin looks up the workflow and the trigger node to which an execution or a dead letter
+// belongs. If the workflow has no name, WorkflowName is its ID.
 func (c *Console) lookUpOrigin(
 	ctx context.Context,
 	workflowID, nodeID string,

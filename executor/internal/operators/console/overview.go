@@ -13,7 +13,7 @@ import (
 // overview is the template data of the home page.
 type overview struct {
 	Accounts, Workflows bool   // whether there is at least one account or workflow, respectively
-	LoopbackURL         string // the public URL, if only this machine can reach it
+	LoopbackURL         string // origin of the public URL if only this machine can reach it, or ""
 	Numbers             overviewNumbers
 	Newest              executionList
 }
@@ -24,7 +24,7 @@ type overviewNumbers struct {
 	Requests   requestCharts
 	LastDay    activityChart
 	Ingresses  int
-	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not reply
+	Unrecorded *int64 // number of messages that are not recorded yet; nil if unknown
 	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
 	// database was too slow.
 	DeadLetters string

@@ -201,7 +201,8 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// A page can be rendered for every input that the ingress accepts as JSON.
+// The pages of an execution and of its workflow can be rendered for every JSON text that the
+// ingress accepts, as the input and as the sample payload.
 func TestPagesOfExtremeInput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -287,7 +288,8 @@ func (r *rig) start(
 	return id
 }
 
-// refused stores counts of refused requests, as the recorder does.
+// refused adds n refused requests with the given code to the counts of a workflow, as the recorder
+// does.
 func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
 	r.t.Helper()
 	now := time.Now()
@@ -373,7 +375,8 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	}
 }
 
-// Pages of 25 rows follow each other without gaps, even if new rows arrive in the meantime.
+// The pages of a list have 25 rows each. Following the links from page to page shows every row
+// exactly once, newest first, and keeps the filter.
 func TestPaging(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -424,7 +427,8 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// Refusals in the selected time span are shown in pages of 25; the links preserve the time span.
+// The refusals in the selected time span are shown in pages of 25 rows. The links to other pages
+// keep the time span.
 func TestPagesOfRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -474,7 +478,7 @@ func TestPagesOfRefusals(t *testing.T) {
 }
 
 // The dead letters page shows failed executions and messages that could not be decoded, 25 at a
-// time. Those that can be requeued have a button for it.
+// time. Each dead letter that can be requeued has a button for that.
 func TestPagesOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -539,7 +543,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	) {
 		t.Error("the overview does not lead to the dead letters")
 	}
-	// In the list of executions, the dead letters that can be requeued have a button for it.
+	// In the list of executions, only the dead letters that can be requeued have a button for that.
 	body := r.get("/executions", session).body
 	for part, want := range map[string]int{`<li class="execution"`: 25, `class="why"`: 25, `title="its node is gone"`: 1, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
 		if got := strings.Count(body, part); got != want {
@@ -562,8 +566,9 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a change of plan stops workflows, the page asks for confirmation and names them. The
-// workflows that were activated first keep working, as far as the new plan allows.
+// Before a change of plan stops workflows, the page asks for confirmation and lists these
+// workflows. The workflows that were activated first keep working, up to the number that the new
+// plan allows.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -29,7 +29,7 @@ type executionList struct {
 	Filter        executionListFilter
 	Ignored       []string // descriptions of the invalid parts of the query, for display
 	Rows          []executionRow
-	First         bool         // this is the newest page, which is updated live
+	First         bool         // this is the page with the newest rows, which is updated live
 	After         string       // the cursor before the rows; "" means the newest rows
 	NextPageQuery template.URL // query of the next page; "" means that this is the last one
 	MaxRows       int

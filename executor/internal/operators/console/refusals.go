@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refusals counts, by code, a workflow's requests that were refused in the last 24 hours.
+// refusals holds the number of a workflow's requests that were refused in the last 24 hours, for
+// each refusal code.
 type refusals struct {
 	WorkflowID string
 	Rows       []refusal

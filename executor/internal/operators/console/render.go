@@ -21,8 +21,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pageTemplates holds the templates by name. Each template includes the layout and the shared
-// parts.
+// pageTemplates maps the name of each page to its template. Each template includes the layout and
+// the shared parts.
 type pageTemplates map[string]*template.Template
 
 // viewer holds the properties of a caller that templates depend on: the role, and whether the
@@ -38,7 +38,8 @@ func viewerOf(caller operate.Caller) viewer {
 
 // parsePagesByViewer returns, for each possible viewer, a function that returns the pages. The
 // pages for visitors who have not signed in are parsed immediately, so that an error in a template
-// is noticed at startup. All others are parsed when such a viewer first requests a page.
+// is noticed at startup. The pages for any other viewer are parsed when such a viewer first
+// requests a page.
 func parsePagesByViewer(assetsPath string) map[viewer]func() pageTemplates {
 	strangers := parsePages(assetsPath, viewer{})
 	all := map[viewer]func() pageTemplates{{}: func() pageTemplates { return strangers }}
@@ -54,10 +55,10 @@ func parsePagesByViewer(assetsPath string) map[viewer]func() pageTemplates {
 	return all
 }
 
-// page is the template data of the layout.
+// page is the template data of the layout, which all pages share.
 type page struct {
 	Title       string
-	Section     string // section of the navigation
+	Section     string // section that the navigation marks as current; "" means none
 	SignedIn    bool
 	Caller      operate.Caller
 	RedirectURL string // URL that the browser loads immediately; "" means none
@@ -111,8 +112,8 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	c.writeTemplate(w, r, status, name, "layout", p)
 }
 
-// pageHandler returns the handler of a page. For each request, data returns the page's body. p
-// holds the rest of the page.
+// pageHandler returns the handler of the page with the given name. For each request, data returns
+// the page's body. p holds the other fields of the page.
 func pageHandler[T any](
 	c *Console, name string, p page, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
@@ -144,8 +145,8 @@ func fragmentHandler[T any](
 	}
 }
 
-// callerOf returns the caller of a page. It returns the zero Caller if nobody is signed in, or if
-// the session cannot be checked now.
+// callerOf returns the caller who has requested a page. It returns the zero Caller if nobody is
+// signed in, or if the session cannot be checked now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if caller := signin.Caller(r.Context()); caller.Kind != "" {
 		return caller

@@ -17,8 +17,9 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is how many of the most frequent causes a chart shows separately. It combines all other
-// causes in one part, unless there is only one other cause, which then is shown separately, too.
+// maxCauses is the number of most frequent causes that a chart always shows separately. The chart
+// combines the remaining causes in one part. If only one cause remains, the chart shows that cause
+// separately as well.
 const maxCauses = 4
 
 // requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of
@@ -28,8 +29,8 @@ type requestCharts struct {
 	Accepted, Deduplicated, Refused int64
 }
 
-// requestCharts counts the requests of the hour that ends at now. If the database is too slow, the
-// counts are missing.
+// requestCharts counts the requests of the hour that ends at now. If the database is too slow, it
+// returns charts that are marked as missing.
 func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestCharts, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
@@ -53,7 +54,7 @@ func (c *Console) requestCharts(ctx context.Context, now time.Time) (requestChar
 	for _, count := range counts {
 		at := int(count.Minute.Sub(first) / time.Minute)
 		if at < 0 || at >= requestMinutes {
-			continue // the clocks of the machines differ
+			continue // counted by a machine whose clock differs
 		}
 		add(outcomes, count.Outcome, at, count.Count)
 		if count.Outcome == operate.OutcomeRefused {

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A chart shows the most frequent causes separately and combines the others, so that it omits none.
+// The chart of causes shows the most frequent causes separately and combines all others in one
+// part, so that it counts every refused request.
 func TestChartOfCauses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -143,7 +143,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	return r
 }
 
-// keyUses is a store that can pretend that the last-use times of keys are unavailable.
+// keyUses is a store in which reading the last-use times of keys fails while gone is true.
 type keyUses struct {
 	store.Store
 	gone atomic.Bool
@@ -173,7 +173,8 @@ type answer struct {
 	body     string
 }
 
-// call sends a request without following redirects.
+// call sends a request with the given form, and returns the answer. It does not follow redirects.
+// The functions in change can modify the request first.
 func (r *rig) call(method, path string, form url.Values, change ...func(*http.Request)) answer {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path,

@@ -24,8 +24,8 @@ import (
 // can triple the payload.
 const maxSampleFormBytes = 3*operate.MaxSamplePayloadBytes + 16<<10
 
-// sampleForm returns a form that saves the sample payload and then calls afterSave, which may start
-// an execution and returns the form's message.
+// sampleForm returns the form for the given operation. The form saves the sample payload and then
+// calls afterSave, which may start an execution and returns the message for the operator.
 func (c *Console) sampleForm(
 	operation string, afterSave func(r *http.Request, p *postedForm) (string, error),
 ) *form {
@@ -50,7 +50,8 @@ func (c *Console) sampleForm(
 	}
 }
 
-// sampleText returns a node's sample payload as its page shows it.
+// sampleText returns the text in which the page shows a node's sample payload. It returns "" if the
+// node has none.
 func sampleText(sample []byte) string {
 	if sample = bytes.TrimSpace(sample); string(sample) != "null" {
 		return indentJSON(sample)
@@ -58,10 +59,10 @@ func sampleText(sample []byte) string {
 	return ""
 }
 
-// sampleDigest returns a hash of a sample payload. The form contains the hashes of the stored
-// payload and of the payload that it shows. When the form is posted, they reveal whether the
-// operator has edited the payload, and whether somebody else has changed it meanwhile. Line breaks
-// are normalized first, because browsers change them.
+// sampleDigest returns a hash of a sample payload. The form contains two hashes: one of the stored
+// payload and one of the payload that the page shows. When the form is posted, they reveal whether
+// the operator has edited the payload, and whether somebody else has changed it since the page was
+// loaded. sampleDigest normalizes line breaks first, because browsers change them.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))
@@ -104,7 +105,7 @@ func (c *Console) storeEditedSample(r *http.Request, p *postedForm) error {
 	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),
 		r.URL.Query().Get("node"), []byte(text))
 	if p.conflictingValues != nil {
-		p.values["display"] = "" // saving again overwrites theirs, whatever the text is
+		p.values["display"] = "" // the next post counts as edited and overwrites their payload
 	}
 	if err != nil {
 		return err
@@ -221,8 +222,8 @@ func testOutcomeText(sent api.SentTest) string {
 	}
 }
 
-// testRefusalText returns the message about a test that the endpoint has refused. It says what to
-// do.
+// testRefusalText returns the message about a test that the endpoint has refused. The message says
+// why, and in some cases what the operator can do.
 func testRefusalText(sent api.SentTest) string {
 	if sent.Code == string(webhook.CodeWorkflowInactive) {
 		return "Its signature was right, but the workflow is inactive: the test was recorded as " +

@@ -12,8 +12,8 @@ import (
 )
 
 // An operator can save and test the sample payload without JavaScript. A form that is posted twice
-// starts only one execution, and a payload that somebody else has set in the meantime is not
-// overwritten.
+// starts only one execution. A form does not overwrite a payload that somebody else has set since
+// the page was loaded.
 func TestSampleWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -69,8 +69,8 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 	if r.done(press(a, "data-save-sample", ""), session); sample() != `{"n":3}` {
 		t.Errorf("it was not saved by who was told: %s", sample())
 	}
-	// A payload that the operator has not edited is neither saved nor run if somebody else has
-	// changed it.
+	// If the operator has not edited the payload, but somebody else has changed it since the page
+	// was loaded, the form neither saves a payload nor starts an execution.
 	for _, button := range []string{"data-save-sample", "data-send-test"} {
 		a = press(page, button, "")
 		wantSays(t, a, http.StatusConflict,

@@ -24,7 +24,7 @@ const maxSenderFormBytes = 32 << 10
 type presetFields struct {
 	WorkflowID, NodeID string
 	Preset             api.SenderPreset // the zero value means that none was chosen
-	Unknown            bool             // no preset has a name like the one that was typed
+	Unknown            bool             // no preset's ID or title contains the typed name
 	SenderHasPreset    bool             // the node's sender has this preset
 	Form               formView
 }
@@ -84,9 +84,9 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// findPreset returns the preset whose ID, title or alias is name, ignoring case. If there is none,
-// it returns the zero value, and partial reports whether name is a part of a preset's ID or title,
-// because the operator may still be typing. If there is one, partial is true.
+// findPreset returns the preset whose ID, title or alias is name, ignoring case; partial is then
+// true. If there is no such preset, it returns the zero value, and partial reports whether name is
+// a part of a preset's ID or title, because the operator may still be typing.
 func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, partial bool) {
@@ -163,7 +163,7 @@ func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 
 // senderForm returns the form that sets a trigger node's sender. Its fields depend on the preset.
 // If the operator chooses another preset, the first post only shows the fields of that preset, and
-// the next one saves the sender.
+// the second post saves the sender.
 func (c *Console) senderForm() *form {
 	return &form{
 		name:                 "sender",
@@ -279,9 +279,9 @@ var oldSecretsEndChoices = []timeChoice{
 	{"", "stay"},
 }
 
-// secretOrSenderRemovalForm returns a form that asks for confirmation, and then ends a secret of a
+// removalForm returns a form that asks for confirmation, and then ends a secret of a
 // trigger node's sender or removes the sender.
-func (c *Console) secretOrSenderRemovalForm(
+func (c *Console) removalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
@@ -290,8 +290,9 @@ func (c *Console) secretOrSenderRemovalForm(
 	}
 }
 
-// requestedSender returns the sender of the request's node. It returns an error if the node has
-// none, because somebody else may have removed the sender since the page was loaded.
+// requestedSender returns the sender of the trigger node that the request names. It returns an
+// error if the node has no sender, because somebody else may have removed the sender since the page
+// was loaded.
 func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 	node, err := c.Operate.TriggerNode(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
@@ -305,7 +306,7 @@ func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 type secretToEnd struct{ ID string }
 
 func (c *Console) endSecretForm() *form {
-	return c.secretOrSenderRemovalForm(
+	return c.removalForm(
 		"RemoveSenderSecret",
 		func(r *http.Request, p *postedForm) (string,
 			error,
@@ -327,7 +328,7 @@ func (c *Console) endSecretForm() *form {
 }
 
 func (c *Console) removeSenderForm() *form {
-	return c.secretOrSenderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
+	return c.removalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
 		error,
 	) {
 		sender, err := c.requestedSender(r)

@@ -131,7 +131,7 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 }
 
 // The operator types a secret for one preset, and then chooses another preset, whose key is public
-// and therefore shown. The page does not show the typed secret.
+// and is therefore shown in clear text. The page must not show the typed secret.
 func TestSecretForAnotherPreset(t *testing.T) {
 	t.Parallel()
 	r := start(t)

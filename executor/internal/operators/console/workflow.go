@@ -21,7 +21,7 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           workflowState
-	UnattendedQueue *api.Queue // the queue, if no runner consumes it
+	UnattendedQueue *api.Queue // the workflow's queue if no runner consumes it; nil otherwise
 	UsesDemoQueue   bool       // this process's demo runner consumes the queue
 	// HasQueuedExecutions means that the workflow is inactive, but that some of its executions are
 	// still queued.
@@ -49,7 +49,8 @@ func (p workflowPage) StartedByEvents() bool {
 	return p.Account.Events != nil && p.Account.Events.WorkflowID == p.ID
 }
 
-// linkChoice is an object that a page offers as a link or suggests for a filter.
+// linkChoice is a workflow, trigger node or account that a page offers as a link or suggests for a
+// filter.
 type linkChoice struct {
 	ID, Name string
 	Current  bool // whether the page is showing this one
@@ -64,7 +65,7 @@ func workflowLinkChoice(w api.Workflow) linkChoice {
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // the URL up to and including "token="
-	LoopbackURL              string // the public URL, if only this machine can reach it
+	LoopbackURL              string // origin of the public URL if it is a loopback URL, or ""
 	Tokens                   []api.Token
 	// DeliveryIDs lists the sources of the delivery ID. A source consists of several request fields
 	// if the ID is combined from them.
@@ -76,7 +77,7 @@ type trigger struct {
 
 	Conditions []condition // empty means that every request starts an execution
 	OrderKey   string
-	Answer     *api.Answer   // nil means that responses do not wait
+	Answer     *api.Answer   // nil means that responses do not wait for the execution
 	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
 
 	Inactive bool        // the workflow is inactive
@@ -100,7 +101,8 @@ type trigger struct {
 	SenderToRemove *api.Sender
 }
 
-// maxOtherWorkflows is the maximum number of other active workflows that are listed.
+// maxOtherWorkflows is the maximum number of other active workflows that the page of a workflow
+// lists.
 const maxOtherWorkflows = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {

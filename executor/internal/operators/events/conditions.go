@@ -31,7 +31,8 @@ const (
 	maxWorkflowsPerAccount = 100_000
 )
 
-// subjectHealth is the health of a subject of events, such as a queue or a sender.
+// subjectHealth says whether the subject of an event, such as a queue or a sender, is in a good or
+// a bad state.
 type subjectHealth int
 
 const (
@@ -46,8 +47,8 @@ type subjectState struct {
 	health     subjectHealth
 	workflowID string
 	queue      string
-	badText    string // the event's text if the subject turns bad
-	goodText   string // the event's text if the subject turns good
+	badText    string // the event's text if the health becomes bad
+	goodText   string // the event's text if the health becomes good
 }
 
 // statesByKind maps each kind of event to an account's observed states, keyed by subject. Kinds
@@ -89,17 +90,18 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// crossAccountObservations holds the results of those observations that are made once for all
+// crossAccountObservations holds the observations that updateConditions makes once for all
 // accounts.
 type crossAccountObservations struct {
 	queues         []queues.Queue
 	refusedSenders map[string]store.SenderActivity // the senders with refused requests, by subject
-	// storageByQueue is keyed by the queue that has its own stream; "" is the shared stream.
+	// storageByQueue maps each queue that has its own stream to the storage state of that stream.
+	// The key "" stands for the shared stream.
 	storageByQueue map[string]subjectState
 }
 
-// observeShared makes the observations that all accounts share. It skips those that no account
-// needs for the kinds of events that it has selected.
+// observeShared makes the observations that all accounts share. It skips an observation if no
+// account has selected a kind of event that depends on it.
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
@@ -289,7 +291,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 			defer cancel()
 			executions, err := e.config.JetStream.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				return // it was deleted in the meantime
+				return // it was deleted after the names were listed
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -351,7 +353,9 @@ func usedShare(bytes uint64, limit int64) float64 {
 }
 
 // storageState returns the state of one stream's storage. usedFraction is from 0 to 1. storageName
-// names the storage in the event's text, and consequence says what happens when it is full.
+// names the storage in the event's text, and consequence says what happens when it is full. Between
+// storageRecoveredFraction and storageLowFraction, the health is unknown, so that an ongoing
+// condition continues.
 func storageState(usedFraction float64, storageName, consequence string) subjectState {
 	percent := 100 * usedFraction
 	f := subjectState{

@@ -28,11 +28,12 @@ import (
 )
 
 const (
-	// publishInterval is how often causes are turned into events and events are published.
+	// publishInterval is the interval at which causes are turned into events and events are
+	// published.
 	publishInterval = time.Second
 	// conditionCheckInterval is the interval at which the leading executor checks for conditions.
-	// leaseDuration is how long its lease lasts: if it crashes, another executor takes over after
-	// this time.
+	// leaseDuration is how long the lease of the leading executor lasts: if this executor crashes,
+	// another one takes over after this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
 	// idleInterval is the minimum time between passes of the loops while no account subscribes to
@@ -43,7 +44,8 @@ const (
 	// conditions.
 	loopPassTimeout = 15 * time.Second
 	// queuePublishTimeout is the maximum time for publishing one batch of a queue's events. It is a
-	// fraction of loopPassTimeout, so that a queue that does not respond leaves time for others.
+	// fraction of loopPassTimeout, so that a queue that does not respond leaves time for the
+	// others.
 	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
@@ -88,7 +90,7 @@ type Events struct {
 	starts *starts.Streams
 	// paceByTrigger caches the usual pace of the requests to each trigger node, to detect silent
 	// senders. The key is the subject of the node's sender.silent event. Only WatchConditions uses
-	// paces.
+	// paceByTrigger, so it needs no lock.
 	paceByTrigger map[string]requestPace
 
 	mu              sync.Mutex

@@ -36,7 +36,7 @@ type rig struct {
 	*Events
 	t     *testing.T
 	store store.Store
-	token string // of the trigger node of orders
+	token string // token of the trigger node of the workflow orders
 	taken uint64 // the sequence of the last message that the method executions has read
 }
 
@@ -120,7 +120,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 	r.check(err)
 }
 
-// turn performs one round of Run.
+// turn does what Run does at each interval: it turns causes into events and publishes the events.
 func (r *rig) turn() {
 	r.t.Helper()
 	r.check(r.turnCausesIntoEvents(r.t.Context()))
@@ -229,8 +229,9 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if _, inputs := r.executions(); len(inputs) != 3 {
 		t.Errorf("%+v", inputs)
 	}
-	// If an event has waited longer than the deduplication window, its execution is looked up
-	// before it is published again. Here, it is already recorded.
+	// If an event has waited longer than the deduplication window, publishBatch first looks up the
+	// event's execution. Here, the execution is already recorded, so the event is not published
+	// again.
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
@@ -309,8 +310,8 @@ func (r *rig) resizeOwnStream(queue string, maxBytes int64) {
 }
 
 // A queue whose stream is full does not delay the events of other queues, even if the full queue
-// has many older events. The same holds for a queue whose events wait until its streams are
-// recorded.
+// has many older events. A queue whose events must wait until its streams are recorded does not
+// delay other queues either.
 func TestAFullQueueStopsNoOther(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -337,7 +338,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 		r.check(r.store.MarkEventsPublished(t.Context(), []string{event.ID}, time.Now()))
 	}
 	r.resizeOwnStream("full", -1)
-	r.config.DedupWindow = time.Minute // the events of the queue are older than half of it
+	r.config.DedupWindow = time.Minute // so short that publish calls AwaitRecorded for these events
 	r.config.AwaitRecorded = func(ctx context.Context, queue string) {
 		if queue == "full" {
 			<-ctx.Done()
@@ -394,7 +395,7 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 		return stuck, []string{causes[0].ID}
 	}))
 	r.moveToOwnStream("full", 1)
-	r.config.DedupWindow = time.Minute // the events of the queue are older than half of it
+	r.config.DedupWindow = time.Minute // so short that publish calls AwaitRecorded for these events
 	var tried atomic.Int32
 	r.config.AwaitRecorded = func(context.Context, string) { tried.Add(1) }
 	r.failures("orders", 0, 1)
@@ -528,8 +529,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 }
 
 // Events that report different sets of causes have different IDs. After a failover of the database,
-// a failure that an event has already reported may wait to be reported again, together with others.
-// The event about all of them must not count as published.
+// a failure that a published event has already reported may be reported again, together with other
+// failures. If the new event had the same ID, it would count as already published.
 func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
 	t.Parallel()
 	var causes []store.EventCause
@@ -564,7 +565,7 @@ func TestAStormDelaysNoOtherAccount(t *testing.T) {
 		registry.EventSubscription{WorkflowID: "notices"})
 	r.check(err)
 	n := 0
-	for range maxEventBurst { // use up the burst
+	for range maxEventBurst { // afterwards, further causes must wait
 		r.failures("orders", n, n+1)
 		n++
 		r.turn()
@@ -579,7 +580,7 @@ func TestAStormDelaysNoOtherAccount(t *testing.T) {
 		},
 		Cause: &store.EventCause{
 			ID: "low", AccountID: "on-free", Kind: registry.EventStorageLow,
-			At: time.Now().Add(time.Hour), // after all others
+			At: time.Now().Add(time.Hour), // later than the failures
 		},
 	}}))
 	r.turn()
@@ -765,8 +766,8 @@ func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Strea
 	return o.JetStream.Stream(ctx, name)
 }
 
-// While a stream is offline, its own condition does not end, and conditions of other streams are
-// still noticed.
+// While a stream is offline, a storage.low condition of this stream does not end. Conditions of
+// other streams are still noticed.
 func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{
@@ -852,7 +853,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 		},
 	})
 	now := time.Now()
-	r.lookAt(now) // the sender has never sent a request
+	r.lookAt(now) // no condition begins: the sender has never sent a request
 	var history []time.Time
 	for hours := range 30 {
 		history = append(history, now.Add(time.Duration(-hours)*time.Hour))
@@ -868,8 +869,8 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent + registry.EventRecoveredSuffix)
-	// The longest pause is now more than two hours, so the node is not silent after four hours
-	// without a request.
+	// The longest pause between requests is now more than two hours. The node is silent only after
+	// twice this pause, so four hours without a request are not enough.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
 	// A request that starts nothing, here because of the filter, counts as a request, so the node
@@ -898,7 +899,7 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(time.Minute))
 	r.wantKinds(registry.EventSenderSilent)
 	r.requests(now.Add(2 * time.Minute))
-	r.lookAt(now.Add(2*time.Minute + time.Second)) // events about its end are not wanted
+	r.lookAt(now.Add(2*time.Minute + time.Second)) // recovery events are not selected
 	r.lookAt(now.Add(4 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent)
 	// An inactive workflow expects no requests, so the condition ends.

@@ -11,10 +11,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A trigger node is silent if it has received no request for the account's SilentAfter. If
-// SilentAfter is not set, the time is twice the longest pause between requests within paceWindow,
-// but at least minSilence. In this case, a node with fewer than minRequestsForPace requests is
-// never silent.
+// A trigger node is silent if it has received no request for as long as the account's SilentAfter.
+// If SilentAfter is not set, the time is silenceFactor times the longest pause between requests
+// within paceWindow, but at least minSilence. In this case, a node with fewer than
+// minRequestsForPace requests is never silent. Pauses are measured with the resolution
+// paceResolution. tokenQueryBatchSize is the maximum number of tokens in one query to the store.
 const (
 	paceWindow          = 7 * 24 * time.Hour
 	paceResolution      = 5 * time.Minute
@@ -27,7 +28,7 @@ const (
 // requestPace is the usual pace of the requests to a node, as of the last request.
 type requestPace struct {
 	lastRequestAt time.Time     // the time of the last request
-	longestPause  time.Duration // the longest pause; 0 means no usual pace
+	longestPause  time.Duration // between two requests; 0 if there were too few requests
 }
 
 // silenceStates returns the states of the trigger nodes of active workflows, by subject. It leaves
@@ -72,7 +73,7 @@ func (e *Events) silenceStates(
 				return nil, err
 			}
 			if since, ok := began[subject]; ok && !last.After(since) && f.health == healthGood {
-				f.health = healthUnknown // the usual pace has changed, but no request has arrived
+				f.health = healthUnknown // the pace has changed, but no request came
 			}
 			found[subject] = f
 		}

@@ -40,10 +40,10 @@ type CallerKind string
 
 // The kinds of callers.
 const (
-	// the admin token, or a session that began with it
+	// CallerKindAdminToken means the admin token, or a session that began with it.
 	CallerKindAdminToken CallerKind = api.CallerAdminToken
 	CallerKindKey        CallerKind = api.CallerKey // a key, or a session that began with it
-	// a session that began at an identity provider
+	// CallerKindUser means a session that began at an identity provider.
 	CallerKindUser CallerKind = api.CallerUser
 )
 
@@ -283,7 +283,7 @@ func (s *Service) runChangeWithoutResult(
 	return err
 }
 
-// withActor returns a context whose changes are attributed to the caller.
+// withActor returns a context for changes that are attributed to the caller in the audit log.
 func withActor(ctx context.Context, caller Caller) context.Context {
 	return edit.WithActor(ctx, edit.Actor{
 		Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name,

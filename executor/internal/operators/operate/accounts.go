@@ -176,8 +176,8 @@ func (s *Service) PatchAccount(
 		})
 }
 
-// PutAccount creates or replaces an account. If mustBeNew is true, it does not replace an existing
-// account.
+// PutAccount creates or replaces an account. If mustBeNew is true and the account exists, it fails
+// with api.CodeChangedSince.
 func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {

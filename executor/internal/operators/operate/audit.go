@@ -13,10 +13,11 @@ import (
 
 const auditCursorKind = "audit"
 
-// auditCatchUpTimeout is the maximum time that Audit waits for the entries of recent changes.
+// auditCatchUpTimeout is the maximum time that AuditEntries waits for the entries of recent
+// changes.
 const auditCatchUpTimeout = 2 * time.Second
 
-// AuditFilter selects entries of the audit log. Zero fields do not filter.
+// AuditFilter selects entries of the audit log. A field with its zero value does not filter.
 type AuditFilter = store.AuditFilter
 
 // AuditEntries lists the audit log, newest first. The first page waits up to auditCatchUpTimeout

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// restoreTimeout is the maximum duration of restoring one part.
+// restoreTimeout is the maximum time for restoring one part of a backup.
 const restoreTimeout = time.Minute
 
 // BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one

@@ -20,8 +20,8 @@ const (
 	defaultMaxBulkItems = 10_000
 	maxBulkIDs          = 10_000 // maximum number of IDs in a request that selects by IDs
 
-	bulkBatchSize = 500 // records marked in one transaction
-	bulkWorkers   = 16  // requests read concurrently
+	bulkBatchSize = 500 // maximum number of records in one batch
+	bulkWorkers   = 16  // maximum number of requests read concurrently
 )
 
 // bulkRestart restarts many executions, each of them only once: the ID of the new execution is
@@ -37,9 +37,9 @@ type bulkRestart struct {
 	// that this call stored.
 	marksRequeued bool
 
-	oldestSequences map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
+	oldestSequences map[string]uint64 // oldest stream sequence by queue; 0 if it is not known
 
-	startedCount int  // number of restarted executions
+	startedCount int  // number of restarted executions: see marksRequeued
 	mayHaveMore  bool // whether more executions may match
 
 	mu             sync.Mutex

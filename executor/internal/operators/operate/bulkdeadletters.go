@@ -195,9 +195,9 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 	return nil
 }
 
-// DismissDeadLetters removes dead letters from the list, at most Config.MaxBulkItems of them. A
-// dismissed execution stays failed. A dismissed message stays in the stream without a record. The
-// result counts the dead letters removed by this call.
+// DismissDeadLetters removes dead letters from the list. With a filter, it removes at most
+// Config.MaxBulkItems of them. A dismissed execution stays failed. A dismissed message stays in the
+// stream without a record. The result counts the dead letters removed by this call.
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {

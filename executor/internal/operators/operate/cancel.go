@@ -52,9 +52,9 @@ const (
 )
 
 // CancelExecution cancels an execution. If no runner has received the execution, it is canceled
-// when CancelExecution returns; otherwise, its runner ends it later, and until then the call may be
-// repeated. CancelExecution returns an error if the execution has already ended, even if it was
-// canceled.
+// when CancelExecution returns. Otherwise, its runner ends it later, and until then the call may be
+// repeated. CancelExecution returns an error if the execution has already ended, even if the reason
+// was an earlier cancellation.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -79,7 +79,7 @@ func (s *Service) CancelExecution(
 			return none, err
 		}
 		if record.CancelRequestedAt.IsZero() {
-			return none, alreadyEndedError(record) // it has ended in the meantime
+			return none, alreadyEndedError(record) // it ended before the request was stored
 		}
 		return executionOf(record), nil
 	})
@@ -92,8 +92,9 @@ func alreadyEndedError(r store.Record) error {
 	}
 }
 
-// CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. Filter must
-// name a workflow. Its Status is queued, running, or "", which means both.
+// CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. In the
+// latter case, Filter must name a workflow, and its Status must be queued, running, or "", which
+// means both.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter
@@ -119,7 +120,7 @@ func (c CancelSelection) check() error {
 }
 
 // CancelExecutions cancels executions that have not ended. With a filter, it cancels the oldest
-// first and cancels at most Config.MaxBulkItems. It is idempotent.
+// executions first, and at most Config.MaxBulkItems of them. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -206,9 +207,9 @@ func (s *Service) cancelAuditEntryFunc(
 }
 
 // cancel performs the three steps of a cancellation, described at the top of this file, for the
-// given records. Both results count only executions whose cancellation nobody had requested before:
-// canceled is the number of those that have been canceled by the time cancel returns, and requested
-// the number of those that a runner still has to end.
+// given records. The results do not count executions whose cancellation was requested before.
+// canceled is the number of executions that are canceled when cancel returns. requested is the
+// number of executions that a runner still has to end.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, newAuditEntry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -250,9 +251,9 @@ func idsOf(records []store.Record) []string {
 	return ids
 }
 
-// finishCancel performs the second and third step for records, and returns the IDs of the records
-// that it ended. If it cannot read the streams of some records, it still ends the others, and also
-// returns an error.
+// finishCancel performs the second and third step of a cancellation for the given records, and
+// returns the IDs of the records that it ended. If it cannot read the streams of some records, it
+// still ends the others, and returns an error as well.
 func (s *Service) finishCancel(
 	ctx context.Context, records []store.Record,
 ) (ended []string, err error) {
@@ -357,7 +358,7 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 type bucketState struct {
 	created    time.Time // when the bucket was created
 	revision   uint64    // its newest revision
-	reconnects uint64    // how often the connection was reestablished before
+	reconnects uint64    // number of reconnects to NATS until then
 }
 
 // mayLackKeysOf reports whether the bucket may have lost keys that it had in an earlier state. A

@@ -60,7 +60,7 @@ func (s *Service) CountExecutions(
 		})
 }
 
-// The outcomes of requests, as in RequestCount.
+// The values of RequestCount.Outcome.
 const (
 	OutcomeAccepted     = store.KindAccepted
 	OutcomeDeduplicated = store.KindDeduplicated
@@ -141,7 +141,7 @@ func (s *Service) countUnrecorded(ctx context.Context) *int64 {
 		consumer, err := s.config.JetStream.Consumer(ctx, name, s.config.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was just created, or deleted
+			continue // the stream or its consumer was just created or deleted
 		}
 		if err != nil {
 			return nil

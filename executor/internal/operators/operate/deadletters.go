@@ -47,7 +47,7 @@ func parseMessageKey(id string) (key store.MessageKey, ok bool) {
 	return key, true
 }
 
-// DeadLetterFilter selects dead letters. Zero fields do not filter.
+// DeadLetterFilter selects dead letters. A field with its zero value does not filter.
 type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists the dead letters that match a filter, newest first.

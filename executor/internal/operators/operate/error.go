@@ -20,15 +20,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Error describes why a call failed. All of it except Cause may be shown to operators.
+// Error describes why a call failed. All fields except Cause may be shown to operators.
 type Error struct {
 	Code string // one of the codes in package api; programs check it
 	// Detail describes what happened and what to do about it. If it is empty,
 	// the general text for Code is shown.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
-	// MustNotRepeat means that the call must not simply be repeated, even if Code stands for a
-	// temporary error.
+	// MustNotRepeat means that the call must not be repeated before its effect has been checked,
+	// even if Code stands for a temporary error.
 	MustNotRepeat bool
 	// Cause is for the log only, because it may contain server names or parts of queries.
 	Cause error
@@ -48,9 +48,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // NewChangedSinceError returns the error for a change that is refused because somebody else has
-// changed the same setting in the meantime. Its cause is edit.ErrChangedSince. If the registry's
-// editor has checked the change against an outdated copy of the registry, this cause makes it try
-// the change again.
+// changed the same setting since the caller read it. Its cause is edit.ErrChangedSince. The cause
+// matters if the registry's editor has checked the change against an outdated copy of the registry:
+// the editor then tries the change again with a current copy.
 func NewChangedSinceError(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // An error about a stream that is offline counts as temporary, although NATS gives it the status
-// 500.
+// 500. Other errors with this status do not count as temporary.
 func TestAStreamThatIsOfflineIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, code := range []jetstream.ErrorCode{

@@ -19,7 +19,7 @@ type Execution struct {
 	// Error is the reason for the failure, the code of the rejection, or what the runner reported
 	// when the execution was canceled. It is "" if none of these applies.
 	Error     string
-	IsRequeue bool // whether a requeue started it to replace the original
+	IsRequeue bool // whether it replaces another execution that was requeued
 }
 
 // ExecutionDetail is an execution record with its request from the stream and the output reported
@@ -27,7 +27,7 @@ type Execution struct {
 type ExecutionDetail struct {
 	Execution
 	Input          []byte             // JSON; nil if there is no readable body, or if InputExpired
-	InputExpired   bool               // whether the message is no longer in the stream
+	InputExpired   bool               // whether the execution's message is no longer in the stream
 	StoredAt       time.Time          // when the stream stored the message; zero if InputExpired
 	Headers, Query execution.Values   // empty if InputExpired
 	Output         []byte             // JSON; nil if there is none
@@ -35,7 +35,7 @@ type ExecutionDetail struct {
 	OrderKey       string             // "" if the execution is not ordered, or if InputExpired
 }
 
-// ExecutionFilter selects executions. Zero fields do not filter.
+// ExecutionFilter selects executions. A field with its zero value does not filter.
 type ExecutionFilter = store.RecordFilter
 
 const executionsCursorKind = "executions"

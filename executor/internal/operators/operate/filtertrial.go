@@ -26,11 +26,12 @@ import (
 // also lists the fields of these requests to which a filter can refer.
 type FilterTrial struct {
 	Requests []TriedRequest    // newest first, at most 20, then the sample payload if there is one
-	Expired  int               // number of further requests without a message or body
+	Expired  int               // number of further requests without a stored body
 	Places   []FilterableField // most useful first
 }
 
-// Starts returns how many of the requests would have started an execution.
+// Starts returns how many of the requests, including the sample payload, would have started an
+// execution.
 func (t FilterTrial) Starts() (n int) {
 	for _, r := range t.Requests {
 		if r.Place == "" {
@@ -62,7 +63,9 @@ type FilterableField struct {
 	Seen   int // number of requests that have a value in this field
 }
 
-// Limits of a filter trial.
+// Limits of a filter trial: the number of requests that it evaluates, the number of fields that it
+// lists, the number of values that it lists for each field, the length of a value in bytes, and the
+// depth to which it looks for fields in JSON.
 const (
 	maxTriedRequests  = 20
 	maxSeenFields     = 40
@@ -236,7 +239,7 @@ func (p fieldValueCounts) addRequest(r *sender.Request) {
 }
 
 func (p fieldValueCounts) addURLEncodedFields(kind, text string) {
-	fields, _ := url.ParseQuery(text) // pairs that can be parsed are enough
+	fields, _ := url.ParseQuery(text) // ignore pairs that cannot be parsed
 	for name, values := range fields {
 		p.countTextValue(kind+name, values[0])
 	}
@@ -312,7 +315,7 @@ var (
 )
 
 // eventWords lists words that suggest, as part of a field's name, that its values describe the
-// event.
+// event. Earlier words give a field a higher rank.
 var eventWords = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
 // mostUsefulFields returns at most maxSeenFields fields of requests (headers, query and form

@@ -74,8 +74,8 @@ func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, e
 		})
 }
 
-// CreateKey creates a key. Only this response contains the secret, and a repeated call creates
-// another key.
+// CreateKey creates a key. Only the result of this call contains the secret, which cannot be read
+// later. A repeated call creates another key.
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {

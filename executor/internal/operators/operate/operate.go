@@ -99,8 +99,9 @@ type Config struct {
 	// ChangeTimeout is the maximum duration of a registry change, including its confirmation by
 	// every live process. 0 means 10 s.
 	ChangeTimeout time.Duration
-	// MaxBulkItems is the maximum number of executions that one call can restart or cancel, and the
-	// maximum number of dead letters that one call can dismiss. 0 means 10,000.
+	// MaxBulkItems is the maximum number of executions that one call can restart. It is also the
+	// maximum number of executions that one call with a filter can cancel, and of dead letters that
+	// one call with a filter can dismiss. 0 means 10,000.
 	MaxBulkItems int
 	// Tracer creates the root spans of reruns. nil disables tracing.
 	Tracer trace.Tracer
@@ -120,7 +121,8 @@ type Service struct {
 	openEventStreams openStreamCounts
 }
 
-// New returns a Service. Zero fields of c that have a documented default get this default.
+// New returns a Service. If a field of c is zero and has a documented default, New sets it to this
+// default.
 func New(c Config) *Service {
 	if c.ChangeTimeout == 0 {
 		c.ChangeTimeout = defaultChangeTimeout

@@ -93,7 +93,7 @@ type WorkflowSample struct {
 // Others returns the number of workflows that are not in First.
 func (s WorkflowSample) Others() int64 { return int64(s.Total - len(s.First)) }
 
-// maxSampledWorkflows is the maximum number of workflows in First.
+// maxSampledWorkflows is the maximum number of workflows in WorkflowSample.First.
 const maxSampledWorkflows = 5
 
 func (s *WorkflowSample) add(w api.Workflow) {
@@ -140,8 +140,8 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// activeWorkflows returns an account's active workflows by time of activation. If a plan limits
-// their number, the first ones in this order keep working.
+// activeWorkflows returns an account's active workflows, sorted by the time of their activation. If
+// a plan limits their number, the first ones in this order keep working.
 func (s *Service) activeWorkflows(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

@@ -47,8 +47,9 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStartTimes returns the queues, but replaces AcceptedAt of each execution in Group.Held
-// with the time when its handler began, if that is recorded. It does not modify its argument.
+// withHandlerStartTimes returns the queues. In the result, AcceptedAt of each execution in
+// Group.Blocking is the time when the execution's handler began, if that time is recorded.
+// withHandlerStartTimes does not modify its argument.
 func (s *Service) withHandlerStartTimes(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {
@@ -100,8 +101,8 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// UnattendedQueues returns the queues that had no runner at the last poll, which was a few seconds
-// ago. It makes no remote call.
+// UnattendedQueues returns, keyed by name, the queues that had no runner at the last poll, which
+// was a few seconds ago. It makes no remote call.
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
@@ -119,8 +120,8 @@ func (s *Service) UnattendedQueues(
 		})
 }
 
-// queuesUsedByOthers returns the queues that are used by workflows that the caller has no access
-// to.
+// queuesUsedByOthers returns the set of the names of queues that are used by workflows to which the
+// caller has no access. It is nil if the caller has access to all accounts.
 func (s *Service) queuesUsedByOthers(caller Caller) map[string]bool {
 	if caller.AccountID == "" {
 		return nil
@@ -214,8 +215,8 @@ func accessToQueue(name string) accessCheck {
 }
 
 // PauseQueue stops the delivery of new executions to all groups of a queue until the given time. If
-// that is zero, the pause lasts until ResumeQueue is called. When PauseQueue returns without an
-// error, the queue is paused: it accepts executions, but they wait.
+// until is zero, the pause lasts until ResumeQueue is called. When PauseQueue returns without an
+// error, the queue is paused: it still accepts executions, but they wait.
 func (s *Service) PauseQueue(
 	ctx context.Context, caller Caller, name string, until time.Time,
 ) (api.Queue, error) {

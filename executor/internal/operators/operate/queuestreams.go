@@ -114,7 +114,8 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	}
 }
 
-// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
+// changeWorkflow is like Editor.ChangeWorkflow, but it also supports a change to a queue whose
+// start messages are in a different stream.
 func (s *Service) changeWorkflow(
 	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
 ) (w *registry.Workflow, err error) {

@@ -24,8 +24,8 @@ import (
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
 // has stored the start message. A repeated call with the same idempotency key returns the first
-// call's execution, unless the sample payload has changed meanwhile. Without a key (""), each call
-// starts another execution.
+// call's execution, unless the sample payload has changed since the first call. Without a key (""),
+// each call starts another execution.
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {

@@ -64,8 +64,9 @@ func emptyIfNil(texts []string) []string {
 	return texts
 }
 
-// Sender returns a node's sender. If the caller is an editor, it includes the secrets that the
-// provider has sent and that nobody has seen yet, and marks them as seen.
+// Sender returns a node's sender. If the caller has at least the role editor, the result includes
+// the secrets that the provider has sent and that nobody has seen yet, and Sender marks them as
+// seen.
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {

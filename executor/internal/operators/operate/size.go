@@ -45,7 +45,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 		})
 }
 
-// sumByHour sums per-minute counts, which must be in order, by hour.
+// sumByHour sums per-minute counts, which must be sorted by time, by hour.
 func sumByHour(minutes []store.MinuteCount) []api.SizeHour {
 	hours := []api.SizeHour{}
 	for _, n := range minutes {

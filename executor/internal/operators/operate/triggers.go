@@ -122,7 +122,7 @@ func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
 	}
 }
 
-// MaxSamplePayloadBytes is the maximum size of a sample payload.
+// MaxSamplePayloadBytes is the maximum size of a sample payload in bytes.
 const MaxSamplePayloadBytes = edit.MaxSamplePayloadBytes
 
 // WithSampleCondition returns a context for a conditional SetSamplePayload, which calls check with
@@ -147,8 +147,8 @@ func (s *Service) SetSamplePayload(
 		})
 }
 
-// RotateToken gives a node a new token. The old token stays valid for keepOld. Each call creates
-// another token, so an error also says whether it is safe to repeat the call.
+// RotateToken gives a node a new token. The old token stays valid for keepOld. Because each call
+// creates another token, an error tells the caller whether it is safe to repeat the call.
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
@@ -197,7 +197,7 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 	return failed
 }
 
-// triggerActivity holds what the database knows of the requests to a trigger node.
+// triggerActivity holds what the database has recorded about the requests to a trigger node.
 type triggerActivity struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderActivity

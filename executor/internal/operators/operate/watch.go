@@ -18,8 +18,8 @@ type ChangeBatch = changes.Batch
 // ChangedExecutions returns only the records that the caller has access to.
 type Subscription struct {
 	changes.Subscription
-	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot
-	// happen.
+	// Ended is closed when the caller's key is revoked or expires. It is nil if the caller has not
+	// authenticated with a key.
 	Ended <-chan struct{}
 }
 

@@ -161,14 +161,14 @@ func WithWorkflowIfExists(ctx context.Context) context.Context {
 	return edit.WithMustExistCondition(ctx)
 }
 
-// PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true, it
-// does not replace an existing workflow.
+// PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true and
+// the workflow exists, it fails with api.CodeChangedSince.
 func (s *Service) PutWorkflow(
 	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
 ) (PutResult[api.Workflow], error) {
 	spec := registryWorkflowSpec(put)
 	spec.ID, spec.OnlyIfNew = id, mustBeNew
-	spec.OnlyInAccount = caller.AccountID // it may be created in another account meanwhile
+	spec.OnlyInAccount = caller.AccountID // another account may create the ID before the change
 	return runChange(ctx, s, caller, newAccessRule("PutWorkflow",
 		accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
@@ -180,7 +180,7 @@ func (s *Service) PutWorkflow(
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
-			if !created { // the recorder ignores late reports about an earlier workflow with the ID
+			if !created { // for a new workflow, the recorder ignores older reports itself
 				err = forget.afterStore(ctx, err)
 			}
 			if err != nil {
@@ -196,7 +196,7 @@ func (s *Service) PutWorkflow(
 //
 // The records are deleted both before and after the change is stored. If they were deleted only
 // afterwards, a call could fail in between, and a repeated call would find nothing to change. If
-// they were deleted only before, the records of requests that arrive in the meantime would stay.
+// they were deleted only before, the records of requests that arrive until the change would stay.
 type requestRecordsDeleter struct {
 	service    *Service
 	workflowID string

@@ -31,7 +31,7 @@ func TestPatchKeepsEverySetting(t *testing.T) {
 		}},
 	}
 	requireAllFields(t, reflect.ValueOf(put), map[string]bool{
-		"SamplePayload": true, // not in the specification: edit keeps the stored one
+		"SamplePayload": true, // not converted: the stored payload is kept
 	})
 	spec := registryWorkflowSpec(put)
 	if diff := cmp.Diff(put, apiPutWorkflow(&spec)); diff != "" {

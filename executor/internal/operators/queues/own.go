@@ -88,8 +88,8 @@ func splitLimits(
 // loweredLimits returns new in-flight limits for the groups in the shared stream while the queue's
 // own stream cannot be read. Runners may still be getting work from the own stream, so a limit is
 // only lowered, never raised. Groups whose limit in the shared stream is already low enough are
-// omitted. An operator who wants to raise a limit nevertheless can remove it and set it again: a
-// removal is applied even then.
+// omitted. Removing a limit takes effect even while the own stream cannot be read. An operator can
+// therefore raise a limit by removing it and setting it again.
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {

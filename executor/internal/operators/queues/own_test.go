@@ -16,8 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// If a group cannot create its consumer in the queue's own stream, the executor creates the
-// consumer. The group's in-flight limit applies to both of its consumers together.
+// The runners of a group cannot create the group's consumer in the queue's own stream, so the
+// executor creates it. The group's in-flight limit applies to its consumers in both streams
+// together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -307,8 +308,8 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 }
 
-// If the own stream of one queue is offline, StartMessages returns an error and the start messages
-// of all other queues.
+// If the own stream of one queue is offline, StartMessages still returns the start messages of all
+// other queues, together with an error.
 func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

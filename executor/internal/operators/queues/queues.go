@@ -53,7 +53,8 @@ type Group struct {
 	Waiting uint64
 	// LastSeen is when a member last sent a heartbeat or received a start message; zero if unknown.
 	LastSeen time.Time
-	// MaxInFlight is the limit set by an operator; 0 means none.
+	// MaxInFlight is the maximum number of executions that the group may have in flight, as set by
+	// an operator. 0 means no limit.
 	MaxInFlight int64
 	// Blocking contains the executions that a runner of the group has received but not completed,
 	// and that block the executions behind them in their lane. It has at most one entry per lane.
@@ -262,9 +263,9 @@ func (w *Watcher) StartMessages(
 	return messages, failed
 }
 
-// setDelivered sets Delivered on the entries of messages that belong to records, whose start
-// messages are all in one stream. If it returns an error, it has removed the entries whose
-// Delivered it could not determine.
+// setDelivered sets Delivered for the given records, whose start messages are all in the stream
+// with the given name. messages holds the entries, keyed by record ID. If setDelivered returns an
+// error, it has removed the entries whose Delivered it could not determine.
 func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
@@ -681,7 +682,7 @@ func (w *Watcher) readQueueWithOwnStream(
 	asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 	defer cancel()
 	own, err := w.readStreamState(asking, stream.Layout{Own: true}, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted since it was listed
 		return w.queueFromStates(asking, name, settings, shared)
 	}
 	if err == nil {
@@ -778,7 +779,7 @@ func (w *Watcher) durableConsumers(
 		}
 		consumer, err := s.Consumer(ctx, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			continue // it was deleted in the meantime
+			continue // it was deleted after it was listed
 		}
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", name, err)
@@ -948,8 +949,8 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 
 // countMessages counts the queue's start messages in one of its streams, whose state is at. all
 // holds the lanes that together contain these messages. countMessages adds the number to the
-// Waiting of the queue, and to that of each group that has no consumer in this stream yet. If every
-// group has one, it does nothing.
+// Waiting of the queue, and to the Waiting of each group that has no consumer in this stream yet.
+// If every group has a consumer there, it does nothing.
 func (q *Queue) countMessages(
 	ctx context.Context,
 	at *streamState,
@@ -986,7 +987,8 @@ func (q *Queue) countMessages(
 }
 
 // oldestAcceptedAt returns when the oldest waiting start message of a lane was accepted. It returns
-// the zero time if a runner has received the message in the meantime, or if it has expired.
+// the zero time if a runner has received the message since the lane was read, or if the message has
+// expired.
 func oldestAcceptedAt(ctx context.Context, l startMessageFilter) (time.Time, error) {
 	msg, err := l.stream.GetMsg(ctx, l.oldestSequence, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

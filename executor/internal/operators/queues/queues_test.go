@@ -212,13 +212,13 @@ func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.ingress.Start(t, runnertest.Post{Queue: "a"})
-	if _, err := consumer.Next(); err != nil { // its handler does not end
+	if _, err := consumer.Next(); err != nil { // the execution is never acknowledged
 		t.Fatal(err)
 	}
 	unattended := func() bool {
 		t.Helper()
 		if err := r.watch.EnforceSettings(t.Context(), &registry.Queue{Name: "a"}); err != nil {
-			t.Fatal(err) // it discards the result of the last poll
+			t.Fatal(err) // EnforceSettings makes Poll query the server again
 		}
 		found, err := r.watch.Poll(t.Context())
 		if err != nil {
@@ -228,7 +228,7 @@ func TestABusyRunnerIsNotMissedBeforeItIsHeard(t *testing.T) {
 		if unknown := found[0].Groups[0].MembersUnknown; unknown == without {
 			t.Errorf("unattended: %t, members are unknown: %t", without, unknown)
 		}
-		counts := 1 // of the default queue, which has no group
+		counts := 1 // the metric of the default queue, which has no group
 		if without {
 			counts++
 		}
@@ -415,7 +415,7 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 		t.Helper()
 		config := stream.RunnerGroup{Queue: "a", Group: name}.ConsumerConfig(time.Minute)
 		config.DeliverPolicy = from
-		if from == jetstream.DeliverByStartTimePolicy { // later than any difference of clocks
+		if from == jetstream.DeliverByStartTimePolicy { // beyond any difference of clocks
 			later := time.Now().Add(2 * time.Minute)
 			config.OptStartTime = &later
 		}
@@ -440,7 +440,7 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 		t.Helper()
 		messages, err := r.watch.StartMessages(t.Context(), records)
 		if err == nil {
-			err = r.nc.Flush() // the requests were sent, and are in the channel
+			err = r.nc.Flush() // afterwards, the channel holds all requests
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -24,8 +24,8 @@ const (
 	// original start message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
 	// copiedUpToHeader is a header of the message in which saveProgress stores how far a copy has
-	// come. Its value is the name of the original stream, and of the last message that was copied
-	// the sequence and the time, in Unix nanoseconds.
+	// come. Its value consists of the name of the original stream, and the sequence and the time of
+	// the last message that was copied. The time is in Unix nanoseconds.
 	copiedUpToHeader = "Hookstart-Copied-Up-To"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000
@@ -234,7 +234,8 @@ func (c *deliveryIDCopier) nextMessage(
 }
 
 // progressSubject returns the subject of the messages about the progress of a workflow's copy.
-// Readers of start messages ignore them, like dedup markers, and they carry no delivery ID.
+// Readers of start messages ignore these messages, as they ignore dedup markers. The messages carry
+// no delivery ID.
 func (c *deliveryIDCopier) progressSubject() string {
 	return c.to.DedupMarkerSubject(c.targetQueue, "copied-"+c.workflowID)
 }
@@ -254,7 +255,8 @@ func (c *deliveryIDCopier) saveProgress() error {
 }
 
 // readProgress returns the sequence up to which the messages of the old stream have been copied. It
-// returns 0 if this sequence is unknown, or if its message is older than the deduplication window.
+// returns 0 if this sequence is unknown, or if the message with this sequence is older than the
+// deduplication window.
 func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, err error) {
 	if c.workflowID == "" {
 		return 0, nil

@@ -70,7 +70,7 @@ const (
 	// A move whose record has not changed for this long is considered abandoned: an executor then
 	// continues the move of the queue, or reopens the closed workflow. closedPhaseStallTimeout
 	// applies while the queue or workflow is closed, and movingPhaseStallTimeout in the other
-	// phases of a queue's move.
+	// phases of a queue's move. Run looks for abandoned moves every resumeMovesInterval.
 	closedPhaseStallTimeout = 3 * time.Second
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
@@ -156,8 +156,8 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 
 // restoreLimits resets the limits of a queue's own stream to those in the queue's record.
 // MoveToOwnStream changes the stream before it changes the record. It calls restoreLimits if the
-// registry then refuses the change to the record, because somebody else has changed the record in
-// the meantime.
+// registry then refuses the change to the record, because somebody else has changed the record
+// since MoveToOwnStream checked its condition.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if !ok || q.Record.Stream == nil {
@@ -430,7 +430,9 @@ func (m *Mover) reopenInOldStream(
 	return err
 }
 
-// moveDirection is the direction of a move: to a queue's own stream, or back.
+// moveDirection describes one direction of a move, to a queue's own stream or back. It holds the
+// layouts of the old and the new stream. It also holds the phases of the queue while its delivery
+// IDs are copied, while it is closed, and after the move.
 type moveDirection struct {
 	from, to             stream.Layout
 	moving, closed, done registry.StreamPhase
@@ -442,7 +444,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 ) (err error) {
 	m.reportStep(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not restored
 		q, _ := m.config.Directory.Queue(queue)
 		if q.Record == nil || q.Record.Stream == nil {
 			return errRestartMove
@@ -503,11 +505,12 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		return err
 	}
 	m.reportStep(d.done.String())
-	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
+	_ = ids.catchUp(ctx) // copy the IDs of messages that a server stored late
 	return nil
 }
 
-// ensureOwnStreams creates a queue's own streams with the settings in its record.
+// ensureOwnStreams creates a queue's own streams with the settings in the queue's record, or
+// changes existing ones to these settings.
 func (m *Mover) ensureOwnStreams(
 	ctx context.Context, queue string, record *registry.QueueStream,
 ) error {
@@ -603,8 +606,8 @@ func (m *Mover) reportStep(step string) {
 // delivery IDs have been copied yet. A repeated call continues the copying.
 var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
 
-// toCopyUnfinished converts an error that ended a copy early to ErrCopyUnfinished. It returns other
-// errors unchanged.
+// toCopyUnfinished converts an error that means that a copy ended early to ErrCopyUnfinished. It
+// returns any other error, or nil, unchanged.
 func toCopyUnfinished(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
 		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)
@@ -688,7 +691,7 @@ func (m *Mover) MoveWorkflow(
 		}
 		return errors.Join(err, openErr)
 	}
-	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
+	_ = ids.catchUp(ctx) // copy the IDs of messages that a server stored late
 	return nil
 }
 

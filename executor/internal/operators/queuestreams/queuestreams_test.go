@@ -501,7 +501,7 @@ func (f *fixture) storeLate(ctx context.Context, queue string) {
 func TestAQueueThatOpensLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before func(f *fixture, endCall func()) // before the delivery is stored
+		before func(f *fixture, endCall func()) // called before the delivery is stored
 		fails  bool
 	}{
 		"nothing else": {before: func(*fixture, func()) {}},
@@ -583,7 +583,7 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 		}
 		for {
 			if _, err := copies.NextMsg(0); err != nil {
-				break // there were no more copies until now
+				break // all copies so far have been received
 			}
 		}
 		view, _ := f.ingresses[0].Lookup("wf")
@@ -723,7 +723,7 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	}
 	l.await(20)
 	l.end()
-	if l.refused == 0 || l.longest > 15*time.Second { // 4.5 s; more on a busy machine
+	if l.refused == 0 || l.longest > 15*time.Second { // usually 4.5 s; more on a busy machine
 		t.Errorf("%d were refused, for %s at most", l.refused, l.longest)
 	}
 }
@@ -766,9 +766,9 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 
 // While MoveWorkflow keeps a workflow closed, only the store function that was passed to
 // MoveWorkflow may change the workflow's queue. Other changes of the queue are refused, because
-// they would not copy the delivery IDs. If the workflow was opened and closed again in the
-// meantime, the store function's change is refused as well, because the IDs of deliveries that were
-// accepted while it was open have not been copied.
+// they would not copy the delivery IDs. If the workflow was opened and closed again since
+// MoveWorkflow closed it, the store function's change is refused as well, because the IDs of
+// deliveries that were accepted while the workflow was open have not been copied.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -799,7 +799,7 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 		return change
 	}
 	setClosed(true)      // by a move that was abandoned before it had copied everything
-	other := t.Context() // of another change
+	other := t.Context() // context of a change outside MoveWorkflow
 	change := refused(other, "p")
 	err := f.moveWorkflow(m, change, func(ctx context.Context) error {
 		// Extend the deadline of MoveWorkflow. On a slow machine, the changes below could otherwise
@@ -972,7 +972,7 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 	check(f.moveWorkflow(m, change, store))
 	t.Logf("the second call copied %d messages, %.0f per second", read,
 		float64(read)/time.Since(began).Seconds())
-	if read > deliveries-beforeProgress+3 { // a marker of the first call, and two of the second
+	if read > deliveries-beforeProgress+3 { // 3: the markers of both calls
 		t.Errorf("the second call has read %d messages", read)
 	}
 	ids := map[string]bool{}
@@ -1133,7 +1133,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{edit.QueueStreamSpec{MaxAge: time.Hour}, "maxAgeSeconds"},
 		{edit.QueueStreamSpec{MaxBytes: -1}, "maxBytes"},
 		{edit.QueueStreamSpec{PlacementTags: []string{"a b"}}, "placementTags[0]"},
-		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // no cluster
+		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // not a cluster
 	} {
 		var invalid *edit.InvalidError
 		if err := m.MoveToOwnStream(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||

@@ -38,7 +38,7 @@ const (
 )
 
 const (
-	probePath    = "/webhooks/-" // below the path that senders call; any ID works
+	probePath    = "/webhooks/-" // a webhook path; any workflow ID works
 	probeTimeout = 5 * time.Second
 	// resultTTL is how long a result is reused without a new check.
 	resultTTL = 30 * time.Second
@@ -49,10 +49,10 @@ const (
 // Result is the result of a check, with the URL that was checked.
 type Result struct {
 	URL      string // without a trailing slash; "" if unknown
-	Loopback bool   // whether it is reachable only from its own machine
+	Loopback bool   // whether the URL is reachable only from its own machine
 	// State is the outcome of the check.
 	State  State
-	Detail string // what the state means, for people
+	Detail string // explanation of the state, for operators
 	// CheckedAt is when the check was made, which may be up to resultTTL ago.
 	CheckedAt time.Time
 }
@@ -84,7 +84,7 @@ func New(publicURL string, ingresses IngressLister) *Checker {
 	}
 	return &Checker{
 		configuredURL: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
-		client: noredirect.NewClient(transport, 0), // only the configured URL is probed
+		client: noredirect.NewClient(transport, 0), // no redirects: only the public URL is probed
 	}
 }
 

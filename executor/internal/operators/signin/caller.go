@@ -33,13 +33,14 @@ func SessionEnd(ctx context.Context) time.Time {
 }
 
 // WithSessionCheck returns a context with the function that Authenticator.SessionCheck returned for
-// the request.
+// the request. The function checks whether the request's session is still valid. It is nil if there
+// is no session.
 func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }
 
-// SessionRevoked reports whether the request's session is known to have been signed out. It returns
-// false if there is no session, or if this cannot be determined.
+// SessionRevoked reports whether the session of the request has been signed out. It returns false
+// if there is no session, or if the state of the session cannot be determined.
 func SessionRevoked(ctx context.Context) bool {
 	check, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
 	return check != nil && errors.Is(check(ctx), ErrUnauthenticated)

@@ -28,14 +28,15 @@ type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
-	// issue returns the ID token of the next response. A nil function means that the token is
-	// valid.
+	// issue returns the ID token of the next response for the given claims, or "" for a response
+	// without an ID token. If issue is nil, the token is valid and has these claims.
 	issue func(claims map[string]any) string
 	// asked holds the parameters of the last redirect to the provider.
 	asked url.Values
-	// exchanges is the number of codes that have been exchanged.
+	// exchanges is the number of codes that have been exchanged since the sign-in began. If it is
+	// not 0, the provider refuses to exchange another code.
 	exchanges int
-	userInfo  map[string]any // nil: the endpoint does not work
+	userInfo  map[string]any // the user info; nil makes the endpoint fail
 }
 
 func startProvider(t *testing.T) *provider {
@@ -262,8 +263,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 }
 
-// A sign-in lasts an hour. Then the browser is redirected to the provider again, and the user's
-// current groups apply.
+// A session from an identity provider lasts an hour. After that, the browser is redirected to the
+// provider again, and the groups that the user has then determine the role.
 func TestWhoLeavesAGroup(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -335,7 +336,8 @@ func TestWhoLeavesAGroup(t *testing.T) {
 
 var adminSession = session{Kind: operate.CallerKindAdminToken}
 
-// These are responses of a malicious provider or a man in the middle. None of them signs anyone in.
+// A malicious provider, or an attacker between the executor and the provider, sends invalid
+// responses. None of them signs a user in.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -530,8 +532,9 @@ func TestFirstRuleOfUserInfo(t *testing.T) {
 	}
 }
 
-// An email address is not combined with an email_verified from another source, unless both sources
-// have the same address.
+// An email address counts as verified only if the address and the email_verified claim come from
+// the same source, that is, the ID token or the user info, or if both sources have the same
+// address.
 func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

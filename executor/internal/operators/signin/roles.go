@@ -14,7 +14,7 @@ import (
 // RoleRule assigns a role to users who have a claim with a certain value.
 type RoleRule struct {
 	Claim     string       // name of the claim
-	Value     string       // value of the claim, or an element of it if it is a list
+	Value     string       // value of the claim or, if the claim is a list, of one element
 	Role      operate.Role // role of matching users
 	AccountID string       // the only account that matching users can access; "" means all
 }
@@ -117,7 +117,7 @@ func claimContains(claim any, value string) bool {
 	}
 }
 
-// claimText returns claim as a string, or "" if it is not one.
+// claimText returns claim if it is a string, otherwise "".
 func claimText(claim any) string {
 	value, _ := claim.(string)
 	return value
@@ -127,8 +127,9 @@ func claimText(claim any) string {
 // limit exists because the name is stored in a cookie.
 const maxUserNameLength = 100
 
-// userNameFromClaims returns a user's name, shortened to maxUserNameLength. It replaces control
-// characters, and characters that change the direction of the text around them.
+// userNameFromClaims returns a user's name, shortened to maxUserNameLength. The name is the first
+// of the claims name, preferred_username, email and sub that is not empty. Control characters, and
+// characters that change the direction of the text around them, are replaced.
 func userNameFromClaims(claims map[string]any) string {
 	name := []rune(
 		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),

@@ -17,9 +17,9 @@ import (
 
 const (
 	sessionCookie = "hookstart_session"
-	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
-	// browser keeps the cookie of any session. A session from an identity provider expires earlier,
-	// and is renewed by another sign-in there.
+	// sessionLifetime is how long a session lasts that began with the admin token or a key. It is
+	// also how long a browser keeps the cookie of any session. A session from an identity provider
+	// expires earlier, and is renewed by another sign-in there.
 	sessionLifetime = 12 * time.Hour
 )
 
@@ -55,7 +55,7 @@ func setCookie(
 // cookie with the caller and the expiry time. The executors share only two things: the admin token,
 // from which the signing key is derived, and the list of sessions that were signed out.
 type sessionSigner struct {
-	key func() []byte // slow on the first call, which derives the key
+	key func() []byte // returns the signing key; the first call is slow, because it derives the key
 	now func() time.Time
 }
 
@@ -98,7 +98,7 @@ func signingKey(adminToken string) []byte {
 	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"),
 		pbkdf2Iterations, sha256.Size)
 	if err != nil {
-		panic(err) // only for keys that are far too long
+		panic(err) // pbkdf2.Key fails only if the key length is far too large
 	}
 	signingKeys.Store(adminToken, key)
 	return key
@@ -118,8 +118,8 @@ func (s sessionSigner) parseCookieValue(value string) (sess session, valid bool)
 	return sess, valid
 }
 
-// sessionSigningPurpose is the purpose of a session's signature. A signature for one purpose is not
-// valid for another.
+// sessionSigningPurpose is the purpose for which sessions are signed. A signature for one purpose
+// is not valid for another, so no other signed value is accepted as a session.
 const sessionSigningPurpose = "session"
 
 // signValue encodes a value as JSON and signs it for a purpose. It returns the HMAC-SHA256 and the

@@ -53,7 +53,8 @@ type APIKeys interface {
 }
 
 // RevokedSessions stores, for all executors, the sessions that were signed out before they expired.
-// Its methods return an error if the store is unavailable.
+// The ID of a session is the random nonce in its cookie. The methods return an error if the store
+// is unavailable.
 type RevokedSessions interface {
 	// End records that a session was signed out. until is the time at which the session would have
 	// expired anyway; afterwards, the entry may be removed.
@@ -164,9 +165,10 @@ func (s *Authenticator) checkSession(ctx context.Context, sess session) error {
 	return err
 }
 
-// SessionCheck returns a function that checks whether the request's session is still valid: the
-// function returns ErrUnauthenticated if the session has been signed out in the meantime. If the
-// request is not authenticated by a session, SessionCheck returns nil.
+// SessionCheck returns a function that checks whether the session that authenticates the request is
+// still valid. The function returns ErrUnauthenticated if the session has been signed out, even if
+// that happened after the call of SessionCheck. If the request is not authenticated by a session,
+// SessionCheck returns nil.
 func (s *Authenticator) SessionCheck(r *http.Request) func(context.Context) error {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {

@@ -42,7 +42,7 @@ type Response struct {
 	// Deduplicated means that an earlier request with the same delivery ID started the execution.
 	Deduplicated bool
 	Filtered     bool   // the request did not match the node's filter
-	Code, Detail string // of a refusal; "" if the request was not refused
+	Code, Detail string // code and description of a refusal; "" if not refused
 	Outcome      string // webhook.OutcomeUnknown if the request may have been stored, or ""
 	RetryAfter   int64  // seconds after which a retry can succeed; 0 means not stated
 }

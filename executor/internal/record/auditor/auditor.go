@@ -38,7 +38,7 @@ const (
 	// ackWait is how long a message may stay unacknowledged before the server delivers it to
 	// another executor.
 	ackWait = 5 * time.Second
-	// heartbeatInterval is the interval of heartbeats while the auditor waits for a message.
+	// heartbeatInterval is how often NATS sends heartbeats while the auditor waits for a message.
 	heartbeatInterval = 5 * time.Second
 	// retryDelay is the delay before Run consumes again after an error, and before a message that
 	// could not be copied is redelivered.

@@ -53,7 +53,7 @@ type Config struct {
 	// AdoptDatabase allows an empty database to be used with a registry that already has an
 	// identity.
 	AdoptDatabase bool
-	// Log receives a warning when the registry becomes unusable, and an entry about each repair.
+	// Log receives a warning when the registry becomes unusable, and an entry about each restore.
 	Log logrus.FieldLogger
 }
 
@@ -63,8 +63,8 @@ type RegistryCopy struct {
 
 	mu             sync.Mutex
 	installationID string // the installation's identity
-	// copiedRevisions maps each bucket to the revision up to which the database's copy is certainly
-	// complete.
+	// copiedRevisions maps each bucket to the revision up to which the database's copy is known to
+	// be complete.
 	copiedRevisions map[string]uint64
 	changed         chan struct{}     // closed and replaced when copiedRevisions changes
 	restartMirror   map[string]func() // keyed by bucket; each restarts a bucket's mirror
@@ -75,7 +75,7 @@ type RegistryCopy struct {
 	// outdatedSince is when a cluster began to report a registry that is older than the database's
 	// copy. Zero means that the registry is not older.
 	outdatedSince   time.Time
-	identityWritten bool // whether this process has stored the identity, with a new stamp
+	identityWritten bool // whether this process has written the registry's identity
 	missingStreams  stream.MissingStreams
 }
 
@@ -375,7 +375,7 @@ type restoreState struct {
 	identity         registry.Installation // the registry's identity
 	identityRevision uint64                // the revision of the registry's identity
 	copiedIdentity   registry.Installation // the identity in the database's copy
-	hasCopy          bool                  // whether there is a copy
+	hasCopy          bool                  // whether the database has a copy
 }
 
 // beginRestore prepares a restore. In each bucket in older, it makes new revisions begin above the
@@ -384,7 +384,7 @@ type restoreState struct {
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b restoreState, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // an answer may be lost
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // a response may be lost
 	defer cancel()
 	for bucket, position := range older {
 		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {

@@ -51,8 +51,8 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with the database s. keeps determines whether the executor also mirrors
-// the registry to the database, as a complete executor does.
+// start starts an executor with the database s. If keeps is true, the executor also mirrors the
+// registry to the database, as a complete executor does.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -120,14 +120,15 @@ func mustStart(t *testing.T, nc *nats.Conn, s store.Store) *process {
 	return p
 }
 
-// workflow creates an active workflow, and returns its token.
+// workflow creates an active workflow of the account acme, and returns its token.
 func (p *process) workflow(t *testing.T, id string) string {
 	t.Helper()
 	p.workflowOf(t, "acme", id)
 	return p.token(t, id)
 }
 
-// workflowOf makes an active workflow of an account. Goroutines of a test may call it.
+// workflowOf creates an active workflow of the given account. It may be called from any goroutine
+// of a test.
 func (p *process) workflowOf(t *testing.T, account, id string) {
 	t.Helper()
 	// Retry: the executor refuses changes until it has checked that its registry is current.
@@ -234,8 +235,8 @@ func ids(n int) (list []string) {
 	return list
 }
 
-// losses is the number of times that the test deletes the storage, and workflows is the number of
-// workflows in the registry.
+// Flags of TestALostRegistryIsRestored: losses is the number of times that NATS loses its storage,
+// and workflows is the number of workflows in the registry.
 var (
 	losses = flag.Int("losses", 2,
 		"how often TestALostRegistryIsRestored deletes the store of NATS")
@@ -508,10 +509,10 @@ func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 type silentServer struct {
 	jetstream.JetStream
 	store.Store
-	silent *nats.Conn // a connection whose server is away: a request waits for its context
+	silent *nats.Conn // a connection without a server; a request waits for its context
 	once   sync.Once
-	next   atomic.Bool // the next request is not answered
-	asked  atomic.Bool // a request was not answered
+	next   atomic.Bool // whether the next request goes to silent
+	asked  atomic.Bool // whether a request has gone to silent
 }
 
 func (s *silentServer) RegistryPosition(
@@ -559,8 +560,9 @@ func TestARestoreOutlivesALostAnswer(t *testing.T) {
 	}
 }
 
-// An executor does not start if its database is empty or belongs to another installation.
-// Otherwise, each of the two databases would have only some of the records.
+// An executor does not start if the registry has an identity, but the executor's database is empty
+// or belongs to another installation. Otherwise, the records of one installation would be split
+// between two databases.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -616,8 +618,8 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	in.awaitAvailable(t, "old", "new")
 }
 
-// A change is confirmed only once the database's copy has it. Without a mirror, it is never
-// confirmed.
+// A change is confirmed only when the database's copy of the registry has it. While no executor
+// mirrors the registry to the database, no change is confirmed.
 func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

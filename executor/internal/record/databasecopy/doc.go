@@ -38,7 +38,7 @@
 // such a registry, and only follow it.
 //
 // Two executors can safely restore concurrently: AdvanceRevision deletes nothing that was stored
-// after the first executor called it, RestoreMissing stores no record that exists, and both
+// after the first executor called it, RestoreMissingRecords stores no record that exists, and both
 // executors use the same copy. The identity is written only if its revision is still the one that
 // was read. For the same reasons, an executor that was frozen during the restore changes nothing
 // when it resumes.

@@ -157,8 +157,8 @@ func (c *RegistryCopy) copyMessages(
 
 // nextMessage returns the next message. If the batch already has messages (received > 0), it
 // returns nats.ErrTimeout after maxBatchWait, so that the batch is written even if no further
-// message arrives. The server may announce a message that never arrives, because the auditor has
-// purged it in the meantime.
+// message arrives. The server may announce a message that never arrives, because the auditor purges
+// it before it is delivered.
 func nextMessage(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
 	if received == 0 {
 		// Wait without a time limit: a call with a short limit would not detect missed heartbeats.

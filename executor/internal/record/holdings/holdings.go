@@ -6,7 +6,8 @@
 // headers. The others keep trying to create that consumer, and one of them succeeds when the owner
 // is gone. Reading starts when the stream is eight tenths full, and ends when it is less than seven
 // tenths full. The sums are not stored: an executor that takes over or has lost the connection
-// reads the stream from its beginning. In the meantime, the ingresses rely on their own counts.
+// reads the stream from its beginning. It publishes no sums until it has read the whole stream, and
+// the ingresses rely on their own counts until then.
 package holdings
 
 import (
@@ -36,8 +37,8 @@ const (
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
 	// chunkCount is the approximate number of chunks into which the stream's sequences are divided.
-	// When all messages of a chunk have expired, the chunk's bytes are subtracted from the sums at
-	// once.
+	// When all messages of a chunk have expired, the chunk's bytes are subtracted from the sums in
+	// one step.
 	chunkCount = 256
 	// fetchSize is the number of messages requested at a time.
 	fetchSize = 2000
@@ -228,8 +229,8 @@ func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func
 // msgSizeHeader is the header in which the server reports the length of the omitted data.
 const msgSizeHeader = "Nats-Msg-Size"
 
-// expireChunksBefore removes the chunks of which every message has expired, and subtracts their
-// bytes from the sums. first is the sequence of the oldest message that the stream still has.
+// expireChunksBefore removes the chunks whose messages have all expired, and subtracts their bytes
+// from the sums. first is the sequence of the oldest message that the stream still has.
 func (r *streamScan) expireChunksBefore(first uint64) {
 	for chunk, sums := range r.bytesByChunk {
 		if (chunk+1)*r.chunkSize > first {
@@ -244,8 +245,8 @@ func (r *streamScan) expireChunksBefore(first uint64) {
 	}
 }
 
-// warnNearlyFull logs, once, that the stream is nine tenths full, and which accounts use the most
-// space.
+// warnNearlyFull logs a warning if the stream is nine tenths full, with the accounts that use the
+// most space. It does not repeat the warning until the stream has been less than seven tenths full.
 func (h *Tracker) warnNearlyFull(limit, used int64) {
 	if used < limit/tenthsPerWhole*warnAtTenths || h.nearlyFullWarned {
 		return

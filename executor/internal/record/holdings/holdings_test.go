@@ -191,7 +191,7 @@ func TestSums(t *testing.T) {
 	})
 	r.publish("c", maxBytes/10)
 	r.publish("deleted", 1)
-	known := func(sums map[string]int64) bool { // one message belongs to no account
+	known := func(sums map[string]int64) bool { // one message has no account
 		return total(sums) < r.used() && total(sums) > r.used()-5000
 	}
 	r.await("what came later", func(sums map[string]int64) bool {
@@ -231,7 +231,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// One of two executors computes the sums, and the other one takes over when it stops. The published
+// One of two executors computes the sums. When it stops, the other one takes over. The published
 // sums always cover all messages.
 func TestTwoExecutors(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,8 @@ func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 	a.notifyWaiters()
 }
 
-// close signals that no more messages will arrive, so that nextBatch ends.
+// close signals that no more messages will arrive. nextBatch then returns the messages that are
+// left, and finally nil.
 func (a *arrivalBuffer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,8 +128,8 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 }
 
 // keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
-// not redeliver them. While the database is failing, it sends none, because another executor may be
-// able to reach the database.
+// not redeliver them. While the database is failing, keepAlive sends no heartbeats. The server then
+// redelivers the messages to another executor, which may be able to reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 	every := r.intervals.consumerAckWait / 4
 	tick := time.NewTicker(every)

@@ -19,12 +19,12 @@ import (
 type entry struct {
 	msg            jetstream.Msg
 	meta           *jetstream.MsgMetadata
-	streamIdentity string // creation time of its stream, which identifies it; "" if unknown
+	streamIdentity string // identity of the message's stream; "" if unknown
 	kind           messageKind
 	verdict        verdict
 	// The data that the entry adds to the batch. Which of these fields are set depends on its kind.
 	record store.Record // set for a start or a rejection
-	isCopy bool         // whether this start is a copy for groups that skipped the original
+	isCopy bool         // whether this start is a copy, for groups that skipped the original
 	// progress is set for a report. For an unreadable report, it marks the execution named in the
 	// report's subject as failed.
 	progress execution.Progress
@@ -39,13 +39,14 @@ const (
 	kindStart messageKind = iota
 	kindRejection
 	kindProgress
-	kindUnreadable // it cannot be decoded
-	// An empty message with the Nats-Msg-Id of a start message in another stream. Because of it,
-	// its own stream recognizes a repeat of that start message as a duplicate. It is not recorded.
+	kindUnreadable // a message that cannot be decoded
+	// kindDedupMarker is an empty message with the same Nats-Msg-Id as a start message in another
+	// stream. Because of the marker, the stream that stores it recognizes a copy of that start
+	// message as a duplicate. The marker is not recorded.
 	kindDedupMarker
-	// A start, a rejection or a report that is older than the retention of records. Such a message
-	// is delivered if, for example, the recorder's consumer was lost. It is not recorded, because
-	// its record was deleted before, or would be deleted immediately.
+	// kindExpired is a start, a rejection or a report that is older than the retention of records.
+	// Such a message is delivered if, for example, the recorder's consumer was lost. It is not
+	// recorded, because its record has already been deleted, or would be deleted immediately.
 	kindExpired
 )
 
@@ -54,16 +55,18 @@ const (
 type verdict int
 
 const (
-	verdictUndecided verdict = iota // the context ended first; the message will be redelivered
+	// verdictUndecided means that the context was done before the entry had another verdict. The
+	// message will be redelivered.
+	verdictUndecided verdict = iota
 	verdictRecorded
 	verdictPutAside      // stored in the database as a dead letter
 	verdictPoisonSuspect // refused by the database; it is retried before it is put aside
 )
 
 // decode decodes messages and sorts the entries in the order in which they are applied: start
-// messages come before reports of progress. now is the time of recording. Messages that their
-// stream stored before the time expired are too old to be recorded, and their entries get the kind
-// kindExpired. If expired is zero, no message is too old.
+// messages come before reports of progress. now is the time of recording. The parameter expired is
+// a time limit: messages that their stream stored before this time are too old to be recorded, and
+// their entries get the kind kindExpired. If the limit is zero, no message is too old.
 func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// beginMany publishes starts without waiting for each acknowledgement, and returns the execution
-// IDs.
+// beginMany publishes the given number of start messages without waiting for each acknowledgement,
+// and returns the execution IDs.
 func (r *rig) beginMany(count int) (ids []string) {
 	r.t.Helper()
 	for range count {

@@ -187,7 +187,7 @@ func newStoreBatch(entries []*entry) store.Batch {
 				b.Progress = append(b.Progress, e.progress)
 			}
 		case kindExpired:
-			b.Audit = append(b.Audit, e.audit...) // it has a retention of its own
+			b.Audit = append(b.Audit, e.audit...) // audit entries have a retention of their own
 		case kindDedupMarker:
 		}
 	}

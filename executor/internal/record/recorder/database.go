@@ -28,14 +28,14 @@ const logInterval = time.Minute
 type databaseLoop int
 
 const (
-	recordingLoop databaseLoop = iota // Run
-	reportsLoop                       // RunReports
+	recordingLoop databaseLoop = iota // the loop of Run
+	reportsLoop                       // the loop of RunReports
 )
 
 // databaseHealth tracks whether the database works for all loops of a recorder. It reports an
-// outage only once, in readiness and in the log, no matter how many loops fail and how often.
-// Because the loops write to different tables, the outage ends only when every loop that failed has
-// succeeded again.
+// outage in readiness and, at most once per logInterval, in the log, no matter how many loops fail
+// and how often. Because the loops write to different tables, the outage ends only when every loop
+// that failed has succeeded again.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
@@ -43,10 +43,10 @@ type databaseHealth struct {
 
 	mu              sync.Mutex
 	failingLoops    map[databaseLoop]bool // the loops whose last attempt failed
-	transactionSlow bool                  // whether a transaction of recordingLoop takes long
-	// when the first attempt failed; zero if the database works
+	transactionSlow bool                  // whether a transaction of recordingLoop takes too long
+	// when the first attempt of the outage failed; zero if the database works
 	failingSince   time.Time
-	failedAttempts int       // number of failed attempts since then
+	failedAttempts int       // number of failed attempts since failingSince
 	lastLogged     time.Time // when a failure was last logged
 	failureLogged  bool      // whether the current failure was logged
 }

@@ -87,8 +87,8 @@ func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// fetchAll fetches messages from all streams until the context is done. It also notices streams
-// that are created or deleted in the meantime.
+// fetchAll fetches messages from all streams until the context is done. It begins to fetch from
+// streams that are created while it runs, and stops fetching from streams that are deleted.
 func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -137,7 +137,8 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	}
 }
 
-// newSource returns the named stream together with the configuration of the recorder's consumer.
+// newSource returns the source for the stream with the given name. It contains the configuration of
+// the recorder's consumer.
 func (r *Recorder) newSource(name string) source {
 	return source{streamName: name, consumer: jetstream.ConsumerConfig{
 		Durable:       stream.RecorderConsumer,
@@ -154,7 +155,7 @@ func (r *Recorder) newSource(name string) source {
 func (r *Recorder) consumeWithRetry(
 	ctx context.Context, who string, consume func(context.Context) error,
 ) {
-	var said time.Time
+	var lastLogged time.Time
 	for ctx.Err() == nil {
 		err := consume(ctx)
 		if ctx.Err() != nil {
@@ -163,17 +164,17 @@ func (r *Recorder) consumeWithRetry(
 		if errors.Is(err, errReconnected) {
 			continue
 		}
-		if time.Since(said) >= logInterval {
-			said = time.Now()
+		if time.Since(lastLogged) >= logInterval {
+			lastLogged = time.Now()
 			r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
 		}
 		retry.Sleep(ctx, time.Second)
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. It waits for the
-// response to each request, even if the context is done. If it canceled a request, messages on
-// their way could be lost, and would be redelivered only after the consumer's AckWait.
+// fetch adds messages to arrived until the consumer fails or the context is done. If the context
+// ends a request early, messages on their way are lost. The server redelivers them after the
+// consumer's AckWait.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
@@ -201,8 +202,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
 	go r.watchConsumer(watching, from, consumer, stopWatching, connection)
-	burstAt := time.Now() // time of the last burst
-	smallBursts := 0      // number of the last bursts in a row with fewer than minBurstMessages
+	burstAt := time.Now() // when the previous burst began
+	smallBursts := 0      // number of consecutive bursts with fewer than minBurstMessages
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
 		wait := r.delayReportFetch(watching, from)
@@ -313,8 +314,9 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 }
 
 // watchConsumer polls the consumer's state and the stream's size, and updates the metrics. If the
-// consumer was deleted, or after a reconnect, it calls the function restart, which makes fetch
-// start again. fetch then also rewinds the consumer if the stream was rolled back.
+// consumer was deleted, or if the process has reconnected to NATS, it calls the function restart,
+// which makes fetch start again. fetch then also rewinds the consumer if the stream was rolled
+// back.
 func (r *Recorder) watchConsumer(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,

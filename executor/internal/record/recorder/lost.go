@@ -75,7 +75,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	pass := lostSearch{windowLength: firstLostWindow}
-	var said time.Time
+	var lastLogged time.Time
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.intervals.lostSearchDelay)
 		every := time.Hour
@@ -91,8 +91,8 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 			}
 			level := logrus.DebugLevel
 			if !errors.Is(err, errNotCaughtUp) && ctx.Err() == nil &&
-				time.Since(said) >= logInterval {
-				level, said = logrus.WarnLevel, time.Now()
+				time.Since(lastLogged) >= logInterval {
+				level, lastLogged = logrus.WarnLevel, time.Now()
 			}
 			r.log.WithError(err).Log(level, "could not look for executions that no runner will "+
 				"end; retrying")
@@ -113,8 +113,8 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 // pass holds the state of the search: after an error, call endLostOnce again with the same pass,
 // and the search continues where it stopped. Executions that were accepted within the last
 // lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
-// messages. It is 0 if a stream could not be read at some point of the search, so that the next
-// search, which reads what this one ignored, begins soon.
+// messages. It is 0 if a stream could not be read at some point of the search. The next search then
+// begins soon, and reads the executions that this one ignored.
 func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostSearch,
 ) (maxAge time.Duration, err error) {
@@ -150,7 +150,7 @@ func (r *Recorder) endLostOnce(
 			return 0, err
 		}
 		pass.readDownTo = window.Since
-		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
+		retry.Sleep(ctx, slowest) // leave half of the time to other users of the database
 	}
 	for ; len(pass.skippedConsumers) > 0; pass.skippedConsumers = pass.skippedConsumers[1:] {
 		if consumer := pass.skippedConsumers[0]; !pass.unreadStreams[consumer.Stream] {
@@ -174,8 +174,8 @@ func (r *Recorder) recheckAndEndLost(
 	ctx context.Context, pass *lostSearch, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.intervals.lostRecheckDelay)
-	// Read the streams again, because a queue's own stream may have been created in the meantime,
-	// or a group of runners may have begun.
+	// Read the streams again: since they were last read, a queue's own stream may have been
+	// created, or a group of runners may have begun.
 	streams, err := r.readStartStreams(ctx, pass)
 	if err != nil {
 		return nil, err
@@ -215,10 +215,10 @@ func (r *Recorder) readStartStreams(ctx context.Context, pass *lostSearch) (star
 	return streams, nil
 }
 
-// readRunnerGroups reads the groups of runners of each stream. It returns an error unless
+// readRunnerGroups reads the groups of runners of each stream. It returns an error if not
 // everything in the shared streams is recorded in the database. If a queue's own stream is
-// unreachable or not fully recorded, it only sets the err field of that stream. The search then
-// ignores executions whose start messages may be in the stream.
+// unreachable or not fully recorded, readRunnerGroups only sets the err field of that stream. The
+// search then ignores executions whose start messages may be in the stream.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
 	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (r *Recorder) readRunnerGroupsOf(
 	return r.checkAllRecorded(ctx, pairOfStream(name))
 }
 
-// checkAllRecorded returns an error unless everything in a pair of streams is recorded in the
+// checkAllRecorded returns an error if not everything in a pair of streams is recorded in the
 // database.
 func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
 	for _, name := range at.streamNames() {
@@ -255,9 +255,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 		}
 	}
 	// Call mayLackMessages both before and after rewindToUnrecorded, because either result alone
-	// may miss something. While a stream has an ack goal (recovery.ackGoalByStream), the database
-	// may lack messages below the goal. If the stream reaches the goal during rewindToUnrecorded,
-	// only the earlier call still sees that there was one. If a goal is set during
+	// may miss something. While a stream has an ack goal (databaseRecovery.ackGoalByStream), the
+	// database may lack messages below the goal. If the stream reaches the goal during
+	// rewindToUnrecorded, only the earlier call still sees the goal. If a goal is set during
 	// rewindToUnrecorded, only the later call sees it.
 	mayLack := r.databaseRecovery.mayLackMessages(at)
 	behind, err := r.rewindToUnrecorded(ctx, at)
@@ -579,7 +579,7 @@ func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 		}
 		msg, err := r.findStartMessage(ctx, at.stream, c.LostExecution)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was deleted in the meantime
+			continue // the stream was deleted after it was listed
 		}
 		if err != nil {
 			return err

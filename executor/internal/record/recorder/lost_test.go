@@ -63,8 +63,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	lost := r.keep(30*day+time.Hour, execution.Queued)
 	var (
 		mu      sync.Mutex
-		windows []store.RecordFilter // of queued executions, as they were asked for
-		failed  int                  // the number of windows before the failure
+		windows []store.RecordFilter // the windows in which queued executions were listed
+		failed  int                  // the number of windows read before the query that failed
 	)
 	r.store.listing = func(filter store.RecordFilter) error {
 		mu.Lock()
@@ -90,7 +90,7 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i, w := range windows[1:] {
-			if !w.Until.Before(windows[i].Until) { // the next search
+			if !w.Until.Before(windows[i].Until) { // the next search began here
 				oldest = append(oldest, windows[i].Since)
 			}
 		}
@@ -185,8 +185,8 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.keep(10*time.Minute, execution.Rejected)
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
-	// Wait until the first search, which reads all executions, has ended. It lists the running
-	// executions at most twice, so the fourth list belongs to a later search.
+	// Wait until the first search, which reads all executions, has ended. It calls List for running
+	// executions at most twice, so the fourth call belongs to a later search.
 	r.await("it has searched", func() bool { return searched.Load() > 3 })
 	late := uuid.NewString()
 	r.publish(stream.StartMessage(execution.Start{
@@ -209,9 +209,10 @@ func TestALostExecutionWhoseStartWasStoredLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// One of two groups of runners has acknowledged an execution without a report, and the other one is
-// offline. While the recorder searches for executions that no runner will end, the other group
-// comes online and receives the execution. The search does not end the execution.
+// One of two groups of runners has acknowledged the start message of an execution without a report,
+// and the other group is offline. While the recorder searches for executions that no runner will
+// end, the other group comes online and receives the start message. The search does not end the
+// execution.
 func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -256,9 +257,10 @@ func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	}
 }
 
-// The group "tap" begins with new messages only. It acknowledges an execution without a report, so
-// that execution is ended as failed. Three earlier executions still wait for the group "away",
-// which is offline. They are not ended, although "tap" has acknowledged a later message.
+// The group "tap" receives only messages that are stored after it was created. It acknowledges a
+// start message without a report, so the execution is ended as failed. Three earlier executions
+// still wait for the group "away", which is offline. They are not ended, although "tap" has
+// acknowledged a later message.
 func TestAGroupOfNewExecutionsEndsNoEarlierOnes(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -32,7 +32,7 @@ const (
 // because all older ones have ended. Every fullSearchInterval, and after the recorder's consumers
 // have been rewound, a search reads all executions.
 type lostSearch struct {
-	stopAt     time.Time // acceptance time at which the search stops; zero: it reads all
+	stopAt     time.Time // acceptance time at which the search stops; zero means no limit
 	startAt    time.Time // acceptance time at which the search starts; zero: it has not begun
 	readDownTo time.Time // acceptance time down to which the search has read
 	// acceptance time of the oldest unfinished execution; zero: none found
@@ -99,8 +99,8 @@ func (p *lostSearch) adjustWindowLength(took time.Duration, err error) {
 	}
 }
 
-// end ends a search, which runs backwards in time, and sets the acceptance time at which the next
-// search stops. If a stream could not be read, the next search goes as far back as this one.
+// end ends a search and sets the acceptance time at which the next search stops. Searches run
+// backwards in time. If a stream could not be read, the next search goes as far back as this one.
 func (p *lostSearch) end() {
 	if len(p.unreadStreams) > 0 {
 		return

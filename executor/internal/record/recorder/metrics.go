@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Causes of rewinds, which are values of a metric's label.
+// Causes of rewinds, which are the values of the label "cause" of the metric
+// hookstart_executor_rewinds_total.
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
@@ -26,7 +27,7 @@ type metrics struct {
 	recordedStarts, recordedRejections, recordedProgress prometheus.Counter
 	unreadableMessages                                   prometheus.Counter
 	refusedMessages                                      prometheus.Counter
-	// executions whose progress was reported on another queue or workflow
+	// number of executions for which a report named a queue or workflow other than theirs
 	foreignProgress                  prometheus.Counter
 	pendingProgress, droppedProgress prometheus.Counter
 	failedTransactions               prometheus.Counter
@@ -147,8 +148,8 @@ func (m *metrics) makeStreamGauges() {
 }
 
 // observe updates the metrics after a batch. It counts the starts, rejections and reports that were
-// recorded, and the unreadable messages that were put aside. A message that will be redelivered is
-// counted only then.
+// recorded, and the unreadable messages that were put aside. It does not count messages that will
+// be redelivered, because they are counted after the redelivery.
 func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -70,8 +70,9 @@ func (r *rig) takeFromOwnStream() jetstream.Msg {
 	return msg
 }
 
-// unrecorded returns the number of messages in a stream that the recorder has not acknowledged, or
-// 1 if the stream or the recorder's consumer does not exist yet.
+// unrecorded returns the number of messages in a stream that the recorder has not acknowledged. If
+// the stream or the recorder's consumer does not exist yet, unrecorded returns 1, so that callers
+// keep waiting.
 func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
@@ -169,7 +170,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			r := start(t)
 			r.ownStreams()
 			r.stop()
-			r.deliverAgain = 10 * time.Second // gives transactions time
+			r.deliverAgain = 10 * time.Second // also lets transactions take longer
 			full, quiet := places[0], places[1]
 			const backlog = 20_000
 			for range backlog {
@@ -270,8 +271,9 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A queue's own stream is not completely recorded when a search for lost executions begins, but is
-// before it ends. The search has ignored executions of that queue, so the next one begins soon.
+// When a search for lost executions begins, a queue's own stream is not completely recorded. It is
+// completely recorded before the search ends. The search has ignored executions of that queue, so
+// the next search begins soon.
 func TestASearchThatIgnoredAnOwnStreamIsRepeatedSoon(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -32,8 +32,8 @@ const (
 // burstGate makes the recorder wait while an ingress in this process responds to a burst of
 // requests.
 type burstGate struct {
-	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
-	quietFrom  time.Time     // quietPeriod after the last time that there were many requests
+	publishing *atomic.Int64 // number of requests being stored; nil without an ingress
+	quietFrom  time.Time     // quietPeriod after the last time with too many requests
 }
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxRecordDelay

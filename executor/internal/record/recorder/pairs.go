@@ -38,7 +38,7 @@ func pairOfStream(name string) startReportPair {
 	return sharedStartReportPair
 }
 
-// streamNames returns the names of both streams.
+// streamNames returns the names of both streams of the pair.
 func (p startReportPair) streamNames() []string { return []string{p.starts, p.reports} }
 
 // existingStreams returns the names of the existing streams of start messages and of reports.

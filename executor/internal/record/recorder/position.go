@@ -71,7 +71,7 @@ func streamIdentityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// handledRangesOf returns the ranges of stream sequences that the entries' messages occupy, for
+// handledRangesOf returns the ranges of the stream sequences of the entries' messages, for
 // store.Batch.Handled.
 func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 	type source struct {
@@ -115,7 +115,7 @@ type databaseRecovery struct {
 	// lastDelivered maps each stream to the highest sequence that had been delivered at the last
 	// comparison. A stream has no entry if everything delivered had been acknowledged.
 	lastDelivered  map[string]uint64
-	databaseBehind bool // the database lacks messages that were acknowledged
+	databaseBehind bool // whether the database lacks acknowledged messages
 	// maybeMissingSince is when the recorder found that the store may be connected to a new
 	// database, which may lack acknowledged messages above the ack floors. It is zero if there is
 	// no such doubt.
@@ -154,9 +154,9 @@ func (r *databaseRecovery) addAckGoal(stream string, goal uint64) {
 	r.ackGoalByStream[stream] = max(r.ackGoalByStream[stream], goal)
 }
 
-// setDelivered sets the stream's entry in lastDelivered after a comparison: delivered is the
-// sequence up to which messages had been delivered. If it is 0, all of them are acknowledged, and
-// the entry is removed.
+// setDelivered sets the stream's entry in lastDelivered after a comparison. delivered is the
+// sequence up to which messages had been delivered. 0 means that every delivered message has been
+// acknowledged; the entry is then removed.
 func (r *databaseRecovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,8 +218,8 @@ func (r *databaseRecovery) isBehind() bool {
 }
 
 // end ends the recovery and returns true. It does nothing and returns false if the database is not
-// known to lack messages, or if a stream has an ack goal again because the database was found to
-// lack more messages in the meantime.
+// known to lack messages, or if a stream still has an ack goal. A stream gets a new goal if the
+// last comparison has found that the database lacks more messages.
 func (r *databaseRecovery) end(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -347,8 +347,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	}
 }
 
-// updateAckFloor notes the position up to which a stream is acknowledged. If another executor has
-// rewound the consumer, it makes this executor join the recovery.
+// updateAckFloor stores the position up to which a stream is acknowledged. If another executor has
+// rewound the consumer, updateAckFloor makes this executor take part in the recovery.
 func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	if before := r.databaseRecovery.updateAckFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.databaseRecovery.start(name, before, r.ready)
@@ -383,11 +383,12 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	// them, may still be missing.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
-			r.databaseRecovery.addAckGoal(sharedStartReportPair.starts, 1) // to compare again
+			// Add the lowest possible goal, so that the next call compares again.
+			r.databaseRecovery.addAckGoal(sharedStartReportPair.starts, 1)
 		} else {
 			r.databaseRecovery.addGoalsForDelivered(
 				false,
-			) // it is behind, so it is not ready anyway
+			) // the database is behind, so the executor is not ready anyway
 		}
 		return err
 	}
@@ -505,9 +506,9 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 }
 
 // setFirstMissing sets firstMissing in each position. If the database has no ranges for a stream,
-// it assumes that all messages of the stream are missing. It does not look for records of these
-// messages: because executors record in parallel, a record does not prove that the messages before
-// it are recorded.
+// it assumes that all messages of the stream are missing. It does not use the records to find out
+// which messages are missing: because executors record in parallel, a record does not prove that
+// the messages before it are recorded.
 func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPosition) error {
 	for _, p := range positions {
 		if p.stream == nil {
@@ -634,8 +635,8 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 }
 
 // reapplyReportsAndAudit makes executors apply the ingresses' reports and the audit entries again,
-// because a database that lacks messages may also lack the effects of reports and entries. No
-// report and no entry takes effect twice.
+// because a database that lacks messages may also lack the effects of reports and entries. Reports
+// and entries that already have an effect do not take effect a second time.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// While a new database may lack messages, the executor is not ready. It stays ready for a grace
-// period first, and it becomes ready again after maxUncertainty at the latest.
+// A new database may lack messages. The executor stays ready for a grace period, and is then not
+// ready. It becomes ready again after maxUncertainty at the latest.
 func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

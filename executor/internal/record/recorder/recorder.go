@@ -118,11 +118,11 @@ type Recorder struct {
 	suspects         poisonSuspects
 	lastAcked        lastAckedMessages
 	databaseRecovery databaseRecovery
-	searchNow        chan struct{} // a value makes EndLostExecutions search now; has room for one
+	searchNow        chan struct{} // a value makes EndLostExecutions search now; buffer size 1
 	// fullSearchDue makes the next search of EndLostExecutions read all executions.
 	fullSearchDue        atomic.Bool
 	oldestLateAcceptance oldestLateAcceptance
-	recoveryStarted      chan struct{} // a value signals the start of a recovery; has room for one
+	recoveryStarted      chan struct{} // a value signals the start of a recovery; buffer size 1
 	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
 	undeliveredStarts undeliveredCounts
 	streamCount       atomic.Int64 // number of streams being followed

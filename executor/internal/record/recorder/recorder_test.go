@@ -33,8 +33,8 @@ import (
 type faulty struct {
 	store.Store
 	mu     sync.Mutex
-	away   bool // the database is unavailable
-	full   bool // the database records nothing, but applies reports
+	away   bool // whether the database is unavailable
+	full   bool // whether the database records nothing, but applies reports
 	tooBig int  // Apply hangs for batches with more records than this; 0 means never
 	// slow is the minimum duration of Apply, and applied counts its calls.
 	slow    time.Duration
@@ -159,7 +159,7 @@ type rig struct {
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
-	recorder *recorder.Recorder // the one that runs
+	recorder *recorder.Recorder // the recorder that is running
 
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
@@ -172,7 +172,7 @@ type rig struct {
 
 	workflowsAway atomic.Bool  // whether Config.WorkflowInAccountSince fails
 	sendersAway   atomic.Bool  // whether Config.SenderPreset fails
-	asked         atomic.Int64 // number of calls that these two have made fail
+	asked         atomic.Int64 // number of calls that failed because of these two fields
 
 	captured atomic.Int64 // number of calls of Config.SaveCapturedSecret
 }
@@ -558,8 +558,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that takes too long is canceled, and its batch is split until the parts succeed. In
-// the meantime, the recorder is not ready.
+// A transaction that takes too long is canceled, and its batch is split until the parts succeed.
+// Until then, the recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -578,7 +578,8 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 }
 
 // A transaction is committed, but the database's response is lost. The retry changes nothing, yet
-// watchers are notified of the changes. The same applies to executions that are ended as failed.
+// watchers are notified of the changes. This also holds if the transaction ends a lost execution as
+// failed.
 func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -676,8 +677,9 @@ func (r *rig) reportsAreAcknowledged() bool {
 	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
 }
 
-// A secret that a provider has sent is not stored if the node has another sender by now: the
-// requests of the new sender are not signed with it, so they would be refused.
+// A secret that a provider has sent is not stored if the node has another sender by now. The
+// requests of the new sender are not signed with this secret, so they would be refused if it were
+// stored.
 func TestTheSecretOfAReplacedSenderIsNotStored(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -783,7 +785,8 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 
 // A runner may report only on executions of its queue and workflow. A report that names another
 // queue or workflow changes nothing and is counted. A report whose subject names another execution
-// is unreadable. A valid report counts even if its message ID equals a delivery ID.
+// than its body is unreadable. A valid report is applied even if its message ID equals a delivery
+// ID.
 func TestForgedProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t)

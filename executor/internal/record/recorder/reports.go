@@ -59,7 +59,7 @@ var errRegistryUnavailable = errors.New("the registry could not be read or chang
 // is unavailable, until the context is done. If the report cannot be decoded, or the database has
 // refused it several times, it discards the report.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
-	var said time.Time
+	var lastLogged time.Time
 	for failures := 0; ; failures++ {
 		err := r.applyReportOnce(ctx, msg)
 		switch {
@@ -75,8 +75,8 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			_ = msg.TermWithReason(err.Error())
 			return
 		case errors.Is(err, errRegistryUnavailable):
-			if time.Since(said) >= logInterval {
-				said = time.Now()
+			if time.Since(lastLogged) >= logInterval {
+				lastLogged = time.Now()
 				r.log.WithError(err).Warn("could not apply a report; retrying")
 			}
 			retry.Sleep(ctx, backoff(failures))
@@ -108,7 +108,7 @@ func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error
 	case stream.FilteredSubject:
 		return r.applyFilteredReport(ctx, msg.Data())
 	default:
-		// The only remaining subject is DuplicatesSubject, that of the oldest kind of report.
+		// The only remaining subject is DuplicatesSubject, for counts of suppressed duplicates.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }
@@ -249,7 +249,7 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 				return err
 			}
 			if late {
-				c.WorkflowID = "" // it counts as a refusal for no workflow
+				c.WorkflowID = "" // count it as a refusal without a workflow
 			}
 		}
 		refusals[i] = store.RefusalCount{

@@ -43,7 +43,7 @@ type lastAckedMessages struct {
 type ackedMessage struct {
 	reconnects  uint64 // the connection's number of reconnects at that time
 	sequence    uint64 // the message's sequence in its stream
-	executionID string // the execution ID
+	executionID string // the ID of the message's execution; "" if it has none
 }
 
 func (m *lastAckedMessages) add(reconnects uint64, e *entry) {
@@ -67,14 +67,14 @@ func (m *lastAckedMessages) forStream(stream string) []ackedMessage {
 	return slices.Clone(m.marksByStream[stream])
 }
 
-// forgetStream removes the marks in a deleted stream.
+// forgetStream removes the entries of a deleted stream.
 func (m *lastAckedMessages) forgetStream(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.marksByStream, stream)
 }
 
-// keepNewest removes all marks of a stream except the newest.
+// keepNewest removes all entries of a stream except the newest.
 func (m *lastAckedMessages) keepNewest(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,8 @@ func (m *lastAckedMessages) keepNewest(stream string) {
 	}
 }
 
-// setFirstReusedSequence sets p.firstReusedSequence if the stream was rolled back.
+// setFirstReusedSequence sets p.firstReusedSequence if the stream was rolled back and the consumer
+// would therefore skip messages.
 func (r *Recorder) setFirstReusedSequence(ctx context.Context, p *consumerPosition) error {
 	if p.stream == nil {
 		return nil
@@ -193,7 +194,7 @@ func (r *Recorder) wasRolledBack(
 	}
 	name := info.Config.Name
 	if name != pairOfStream(name).starts {
-		return true, nil // for a stream of reports, the missing progress is proof enough
+		return true, nil // for a stream of reports, an unrecorded report is proof enough
 	}
 	streams, err := r.listStartStreams(ctx)
 	if err != nil {

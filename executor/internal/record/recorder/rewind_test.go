@@ -258,8 +258,8 @@ func (r *rig) putBack(path string) {
 }
 
 // A database loses its last transactions, as it does when a lagging standby is promoted. Starts,
-// final states and messages put aside are recorded again, and runners receive no message again. In
-// the meantime, /readyz reports the recovery.
+// final states and messages put aside are recorded again, and runners receive no message again.
+// Until everything is recorded again, /readyz reports the recovery.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()
 	for name, incomplete := range map[string]bool{
@@ -417,9 +417,9 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// An execution with an order key waits in its lane. Meanwhile, the group acknowledges a later
-// execution without an order key, but the first one is not ended. It is ended as failed only after
-// the group has acknowledged it without a report.
+// An execution with an order key waits in its lane, while the group acknowledges a later execution
+// without an order key. The waiting execution is not ended because of that. It is ended as failed
+// only after the group has acknowledged it without a report.
 func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -582,7 +582,7 @@ func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
-// An executor dies with a message that it has not acknowledged, which holds back the ack floor.
+// An executor dies before it has acknowledged a message, so the ack floor stays below that message.
 // Then the database loses transactions of later messages. The recorder finds these messages and
 // records them again as soon as the ack floor has passed them, before the next periodic comparison.
 // Until it has compared the database with the stream, it is not ready.
@@ -603,7 +603,7 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			held, err := executors.Next() // it dies with this message
+			held, err := executors.Next() // the executor that dies has received this message
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -93,10 +93,10 @@ const maxAckFloorBeyondEnd = 1000
 // after a stream was rolled back.
 //
 // If a group's ack floor is beyond the end of the stream, the group has handled none of the new
-// messages, and redeliverSkipped rewinds the group's consumer. There are two cases without a
-// rewind. If the ack floor is within the stream, a rewound group would also receive messages that
-// it has already handled. And the server refuses to rewind a consumer to a sequence before the one
-// at which it began.
+// messages, and redeliverSkipped rewinds the group's consumer. It does not rewind the consumer in
+// two cases. If the ack floor is within the stream, the group would also receive messages that it
+// has already handled. If the consumer began after the message to which it has to be rewound, the
+// server refuses to rewind it.
 //
 // In these cases, redeliverSkipped appends copies of the skipped start messages to the stream, and
 // the records of their executions then refer to the copies. It does not copy a message if a group
@@ -108,7 +108,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 		return err
 	}
 	info := p.stream.CachedInfo()
-	last := uint64(0) // the last message that a group skipped
+	last := uint64(0) // the highest ack floor of the groups that are not rewound
 	for i := range groups {
 		g := &groups[i]
 		switch {

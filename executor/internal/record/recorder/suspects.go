@@ -13,8 +13,8 @@ const (
 )
 
 // poisonSuspects tracks the messages that the database has refused, until they are recorded or put
-// aside. In the meantime, they stay in the stream unacknowledged and do not block other messages.
-// Only the recording goroutine uses poisonSuspects, so it needs no lock.
+// aside. Until then, they stay unacknowledged in the stream and do not block other messages. Only
+// the recording goroutine uses poisonSuspects, so it needs no lock.
 type poisonSuspects struct {
 	// A message is put aside after at least minTries refusals, and at least minRetryTime after the
 	// first one.

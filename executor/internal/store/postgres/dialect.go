@@ -13,7 +13,7 @@ import (
 var dialect = relational.Dialect{
 	Name:          `postgres`,
 	IsUnavailable: isUnavailable,
-	// 4 is failed: see relational.StatusCode.
+	// 4 is the code of the status failed: see relational.StatusCode.
 	DeadLetterCondition:       `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	FailedOrRejectedCondition: `e.trouble = ?`,
 	// Each ID in the array is looked up separately, because the planner then has to use the index

@@ -57,14 +57,14 @@ func encodeErrorCause(err error) error {
 
 // transientSQLStates lists the prefixes of the SQLSTATEs of errors that may go away by themselves.
 var transientSQLStates = []string{
-	"08",    // the connection
+	"08",    // a connection error
 	"25006", // a standby, or a primary that takes no writes for now
 	"25P03", // the transaction was idle for too long
-	"40",    // a deadlock, or another transaction was first
-	"53",    // memory, disk or connections
-	"55",    // a lock, or an object in use
-	"57",    // the server stops or starts, or the statement took too long
-	"58030", // the disk
+	"40",    // a deadlock or a serialization failure
+	"53",    // not enough memory, disk space or connections
+	"55",    // a lock that is not available, or an object in use
+	"57",    // the server is stopping or starting, or the statement timed out
+	"58030", // an I/O error
 }
 
 // isUnavailable reports whether err may go away by itself: see store.UnavailableError.

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in order instead of sorting, even if the table has
-// grown since it was last analyzed.
+// A list of the newest records reads an index in order instead of sorting, both before and after
+// the table is analyzed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.Start(t))

@@ -30,8 +30,8 @@ const (
 		longArrayParams + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
-// recordArrays returns one array per column of records. The second result reports whether all
-// records have the short form.
+// recordArrays returns one array per column of records. short reports whether all records have the
+// short form; arrays then has only the columns of shortFormColumns.
 func recordArrays(
 	records []store.Record, numbers map[store.Origin]relational.OriginRowIDs,
 ) (arrays []any, short bool) {

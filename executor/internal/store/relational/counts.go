@@ -85,8 +85,8 @@ func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	return sum, err
 }
 
-// These clauses add up the counts of a minute and kind, because each store that writes may have a
-// row of its own for them.
+// These clauses add up the counts of each minute and kind, because every store that writes counts
+// may have its own row for that minute and kind.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	groupByMinute = `GROUP BY minute, kind ORDER BY minute, kind`

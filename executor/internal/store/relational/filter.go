@@ -10,7 +10,7 @@ import (
 // SortOrder holds the SQL clauses for a sort order of records.
 type SortOrder struct {
 	ByTimeAndID   string // ORDER BY time and ID; the database sorts rows with equal times
-	ByTime        string // ORDER BY time alone, for which the database reads an index
+	ByTime        string // ORDER BY time alone, which the database does with an index
 	afterPosition string // the condition for records after a position
 	// idSortSign is the order of records with equal times: 1 means lowest ID first, -1 highest
 	// first.

@@ -55,8 +55,8 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 }
 
 // replaceHandledRanges calls keep with the merged ranges of a stream, replaces the stored ranges
-// with keep's result, and returns that result. Rows that another transaction adds in the meantime
-// stay as they are.
+// with keep's result, and returns that result. It does not change rows that another transaction
+// adds concurrently.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,

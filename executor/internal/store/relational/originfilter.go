@@ -62,8 +62,8 @@ func (s *Store) whereOrigin(
 			where.Add(columnPrefix+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// Few records fail this condition, because most workflows belong to a single account. Without
-	// coalesce, the planner would assume that most records fail it.
+	// Few of the remaining records fail this condition, because most workflows belong to a single
+	// account. Without coalesce, the planner would assume that most records fail it.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }

@@ -13,7 +13,7 @@ var pendingProgressTable = table[store.PendingProgress]{
 	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, " +
 		"attempt, kept_at",
 	fields: func(e *store.PendingProgress) []any {
-		keptAt := time.Now() // only written; discarded when reading
+		keptAt := time.Now() // the time to write; a time that is read is discarded
 		return []any{
 			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status),
 			timeField{&e.At},
@@ -85,8 +85,9 @@ func storePendingProgress(
 // PrunePending implements store.Pruner.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// runPrune acquires PendingProgressLock exclusively, as do all transactions that call
-	// storePendingProgress. Both delete rows, and without the lock they could deadlock by deleting
-	// the same rows in different orders.
+	// storePendingProgress. The statement below and storePendingProgress both delete rows of
+	// early_progress. Without the lock, they could deadlock by deleting the same rows in different
+	// orders.
 	return s.runPrune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

@@ -65,7 +65,7 @@ func (s *Store) SaveRegistryCopy(
 	var kept []store.RegistryRecord
 	for i, r := range records {
 		if newest[r.Key] == i {
-			r.Data = append([]byte{}, r.Data...) // NULL is not allowed
+			r.Data = append([]byte{}, r.Data...) // a nil slice would be NULL, which is not allowed
 			kept = append(kept, r)
 		}
 	}

@@ -15,19 +15,21 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Row is one row of a query's result.
+// Row is one row of a query's result. Scan stores the columns of the row in the variables that into
+// points to.
 type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is the interface that each driver implements. The errors that its methods return have
-// passed through Store.FinishOperation.
+// Database is the interface that each driver implements. Its methods must pass every error through
+// Store.FinishOperation before they return it.
 type Database interface {
 	// Read runs one query and calls the function row for each row of the result.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
 	// EnsureOrigins stores the origins of records before the transaction that inserts the records.
-	// Some drivers need a separate transaction for that; the others do nothing.
+	// Some drivers need a separate transaction for this. In the other drivers, EnsureOrigins does
+	// nothing.
 	EnsureOrigins(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
@@ -59,8 +61,9 @@ type Tx interface {
 // already have converted times and texts to the form in which they are stored: see store.StoredTime
 // and store.SanitizeText. The drivers convert IDs.
 type ExecutionTx interface {
-	// LockPendingProgress acquires PendingProgressLock, and reports whether the transaction may
-	// keep progress steps of executions that are not recorded yet.
+	// LockPendingProgress acquires PendingProgressLock, either shared or exclusively. The result
+	// reports whether the transaction may store pending progress steps, that is, steps of
+	// executions that are not recorded yet. In PostgreSQL, this requires the exclusive lock.
 	LockPendingProgress(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
 	// MayHavePendingProgress reports whether the database keeps any progress steps of executions
 	// that are not recorded yet. A driver that cannot check this cheaply returns true.
@@ -114,19 +117,20 @@ type Dialect struct {
 	FailedOrRejectedCondition string
 	// DeliveryCondition is a condition that selects the executions with a given delivery ID, using
 	// only indexes. It has three arguments: the list of execution IDs that may have been computed
-	// from the delivery ID, and twice the delivery ID itself. The condition looks up the execution
-	// IDs in the list, and compares the delivery IDs of these executions with the second argument.
-	// It looks up the third argument in the index of the executions whose ID was not computed from
-	// their delivery ID.
+	// from the delivery ID, and then the delivery ID itself, twice. The condition looks up the
+	// execution IDs in the list, and compares the delivery IDs of these executions with the second
+	// argument. It looks up the third argument in the index of the executions whose ID was not
+	// computed from their delivery ID.
 	DeliveryCondition string
-	// NoIndexColumnPrefix is a prefix for the columns in further conditions, which keeps the
-	// planner from using an index on them. "" means that the planner needs no hint.
+	// NoIndexColumnPrefix is written before the columns of all conditions that are added after
+	// DeliveryCondition. It keeps the planner from using an index on these columns. "" means that
+	// the planner needs no such hint.
 	NoIndexColumnPrefix string
-	// HasStatistics is true if the planner can estimate how many records a workflow has.
+	// HasStatistics reports whether the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// MinTime is a time before every stored time. It is the lower bound of queries that set none,
-	// because some databases read an index in order only if there is a bound. nil means that the
-	// database does not need one.
+	// MinTime is a time before every stored time. It is the lower bound of queries that set no
+	// lower bound, because some databases read an index in order only if there is one. nil means
+	// that the database needs no lower bound.
 	MinTime any
 	// TruncatedTimeExpr is an expression that rounds accepted_at down to a multiple of %[1]d
 	// microseconds.
@@ -159,8 +163,9 @@ const (
 	// Without it, a transaction of an earlier program version could begin before a migration and
 	// write after it.
 	MigrationLock LockKey = 7_303_014_917_204
-	// EventsLock is held exclusively by transactions that decide operator events or change event
-	// conditions.
+	// EventsLock is held exclusively by transactions that decide operator events or mark them as
+	// published, that change event conditions, or that acquire the event lease. As a result, only
+	// one of these transactions runs at a time.
 	EventsLock LockKey = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
 	// messages. Without it, one such transaction could wait for rows that another one is replacing.
@@ -214,7 +219,7 @@ func (s *Store) FinishOperation(
 	return fmt.Errorf("%s: %s: %w", s.dialect.Name, operation, err)
 }
 
-// Collect returns all rows of a query's result.
+// Collect runs a query and returns all rows of its result, each converted by scan.
 func Collect[T any](
 	ctx context.Context, db Database, operation string, scan func(Row) (T, error), query string,
 	args ...any,

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SelectRecords is the beginning of a query that reads records. It does not read a record's origin,
-// but only the origin's row number: see OriginCache.
+// SelectRecords is the beginning of a query that reads records. Of a record's origin, it reads only
+// the row number: see OriginCache.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, ` + deliveryIDExpr + `, e.rerun_of, e.replay_of, e.requeued_as,

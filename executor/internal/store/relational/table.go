@@ -118,8 +118,8 @@ func (o nullableTimeField) value() any {
 	return &at
 }
 
-// NullableTime is a time argument that may be zero. The zero time is stored as NULL in PostgreSQL,
-// and as 0 in SQLite, where the column is not nullable.
+// NullableTime is a time argument whose zero value means "never". Drivers store the zero value as
+// NULL in PostgreSQL, and as 0 in SQLite, where the column is not nullable.
 type NullableTime time.Time
 
 // optionalTimeField is a field for a time column in which the zero time means never: see

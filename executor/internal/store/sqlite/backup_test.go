@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// A backup contains the rows of every table except the tables that backups leave out according to
-// store.Backups.
+// A backup contains all rows of every table. The only exceptions are the tables that backups leave
+// out: see store.Backups.
 func TestBackupOfEveryTable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Another process holds a lock on a new file, as it does while it switches the file to WAL mode.
-// Open waits until the lock is released.
+// While Open runs, another process holds a lock on a new file, as it does while it switches the
+// file to WAL mode. Open must wait until the lock is released.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect holds the SQL that package relational needs in SQLite's form.
+// dialect holds the parts of the SQL in package relational that differ between databases, in the
+// form for SQLite.
 var dialect = relational.Dialect{
 	Name:          `sqlite`,
 	IsUnavailable: isUnavailable,
@@ -20,7 +21,7 @@ var dialect = relational.Dialect{
 	DeliveryCondition: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[])
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
-	NoIndexColumnPrefix: `+`, // SQLite has no statistics
+	NoIndexColumnPrefix: `+`, // needed because SQLite has no statistics to choose an index by
 	// SQLite needs a lower bound on the time: without one, it sorts all rows with a frequent status
 	// instead of reading them in index order.
 	MinTime:           int64(math.MinInt64),
@@ -29,9 +30,9 @@ var dialect = relational.Dialect{
 	// So body_bytes and user_agent are those of the last refusal.
 	RefusalSumsQuery: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
-	// The number of records is estimated from the first and the last seq. Because records are
-	// deleted oldest first, there are few gaps between them. Each subquery reads only one end of an
-	// index.
+	// The number of records is estimated from the lowest and the highest seq. Because records are
+	// deleted oldest first, few numbers between these two are unused. Each subquery reads only one
+	// end of an index.
 	SizeQuery: `SELECT page_count * page_size, freelist_count * page_size,
 		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
 		(SELECT min(accepted_at) FROM executions)

@@ -24,15 +24,17 @@ func plain(name string) store.Record {
 	}
 }
 
-// The possible causes of a failed call, with the type of error that indicates each of them.
+// The possible causes of a failed call. The type of the error indicates the cause, as noted for
+// each constant.
 const (
 	theData    = "the data"    // a store.DataError
 	theMoment  = "the moment"  // a store.UnavailableError
 	theProgram = "the program" // any other error
 )
 
-// wantBlame applies r and checks that the type of the error indicates the expected cause, one of
-// the constants above. what names the case in messages.
+// wantBlame records r with s.Apply, which must fail. It checks that the type of the error indicates
+// the cause want, which is one of the constants above. what describes the case in the test's
+// messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -76,7 +78,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	wantBlame(t, s, "a lock of another process", plain("busy"), theMoment)
 	exec(other, `ROLLBACK`)
 
-	exec(s, `PRAGMA max_page_count = 1`) // means the current number of pages
+	exec(s, `PRAGMA max_page_count = 1`) // the file keeps its size and cannot grow
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// recordsPerInsert is the number of records that one INSERT statement adds. Running a statement has
-// a fixed cost, which these records share.
+// recordsPerInsert is the number of records that one INSERT statement adds. Each statement has a
+// fixed cost, so inserting many records with one statement is cheaper.
 const recordsPerInsert = 50
 
 // inserter inserts records in either the short or the long form, that is, with the columns in
@@ -41,8 +41,9 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 	})
 }
 
-// execRows runs a statement for rows, a flat list with width values per row. It returns the number
-// of table rows that changed.
+// execRows runs a statement for rows, which is a flat list of values with width values per row.
+// statement returns the text of the statement for a VALUES list. execRows returns the number of
+// table rows that changed.
 func execRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
@@ -137,7 +138,7 @@ func (tx *transaction) InsertNew(
 	if n == int64(len(records)) {
 		return records, nil
 	}
-	if inserted, err = insertedOf(ctx, tx, records, last); err != nil {
+	if inserted, err = filterInserted(ctx, tx, records, last); err != nil {
 		return nil, err
 	}
 	repeats := store.AlreadyRecorded(records, inserted)
@@ -148,9 +149,9 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// insertedOf returns those of the given records that were inserted, that is, that have a row after
-// row last. Of two records with the same ID, it returns only the first.
-func insertedOf(
+// filterInserted returns those of the given records that were inserted, that is, whose rows have a
+// seq greater than last. Of two records with the same ID, it returns only the first.
+func filterInserted(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {
 	fresh := make(map[string]bool)

@@ -20,8 +20,9 @@ var migrations embed.FS
 // the first release.
 //
 // goose has no lock for SQLite, but each migration is one transaction. If another process runs the
-// same migration first, this process's attempt fails without effect. migrate notices that because
-// the database has a higher version than before, and continues with the remaining migrations.
+// same migration first, this process's attempt fails and changes nothing. The schema version of the
+// database is then higher than before the attempt. In this case, migrate ignores the error and
+// continues with the remaining migrations.
 func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {

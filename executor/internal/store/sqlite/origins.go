@@ -9,7 +9,7 @@ import (
 )
 
 // originLookup finds the row numbers of origins within one transaction, and adds missing origins.
-// It keeps the added origins out of the cache until the transaction is committed: if the
+// It adds the new origins to the cache only after the transaction has been committed: if the
 // transaction is rolled back, their rows do not exist, so no other transaction may use their row
 // numbers.
 type originLookup struct {

@@ -13,7 +13,8 @@ import (
 
 // prepareFile creates the database file and its folder, and returns the file's absolute path. Only
 // the owner can access the file, and SQLite creates the accompanying files with the same mode. The
-// errors contain the path, whereas SQLite would report only "unable to open database file (14)".
+// errors of prepareFile contain the path. Without prepareFile, an operator would see only SQLite's
+// message "unable to open database file (14)".
 func prepareFile(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
@@ -35,8 +36,8 @@ func prepareFile(path string) (absolute string, err error) {
 			"make the file and its folder writable for this user, or choose another database path",
 			absolute, withoutPath(err))
 	}
-	// Sync the folder, so that the directory entry of the database file is durable. SQLite assumes
-	// that it already is: it syncs the folder only for its journals.
+	// Sync the folder, so that the directory entry of the database file survives a power failure.
+	// SQLite does not sync the folder for the database file, but only for its journals.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
@@ -61,9 +62,10 @@ func dataSource(path string, further ...string) string {
 		// wal_autocheckpoint is in pages. With the default, every other full batch would trigger a
 		// checkpoint, which copies pages that the next batch changes again.
 		"wal_autocheckpoint(8000)",
-		// With synchronous(NORMAL), a power failure could lose the last commits.
+		// A negative cache_size is in KiB. synchronous is FULL because, with NORMAL, a power
+		// failure could lose the last commits.
 		"cache_size(-32000)", "synchronous(FULL)",
-		"case_sensitive_like(1)", // as in PostgreSQL: IDs that differ only in case are different
+		"case_sensitive_like(1)", // LIKE distinguishes upper and lower case, as in PostgreSQL
 	}}
 	for i := 0; i+1 < len(further); i += 2 {
 		options.Add(further[i], further[i+1])

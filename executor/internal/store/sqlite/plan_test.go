@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in order. Only records with equal times are sorted.
+// A list of the newest records reads them from an index in order, so SQLite sorts only records with
+// equal times.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -88,8 +89,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// An account has few records in several workflows. A list of its records reads the records of these
-// workflows and sorts them.
+// If an account has few records in several workflows, a list of its records reads all records of
+// these workflows by an index, and sorts them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -116,9 +117,9 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// SQLite looks up a delivery ID in two indexes, and does not scan the table: in the index of
-// execution IDs, most of which are computed from a delivery ID, and in the index of the delivery
-// IDs from which none was computed.
+// A search by delivery ID uses two indexes and does not scan the table. One is the index of
+// execution IDs, because most of them are computed from a delivery ID. The other contains the
+// delivery IDs of the executions whose ID was not computed from it.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -18,8 +18,8 @@ func (s *Store) read(
 	})
 }
 
-// withReadConns runs the callback do, which must only read, using s.reader. Close waits until the
-// callback has returned.
+// withReadConns runs the callback do, which must only read and must use s.reader. Close waits until
+// the callback has returned.
 func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
 	s.inFlight.RLock()
 	defer s.inFlight.RUnlock()

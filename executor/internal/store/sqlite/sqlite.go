@@ -37,8 +37,8 @@ type Store struct {
 	schema int64   // the schema version that this program uses
 	folder string  // the folder that contains the file
 
-	// inFlight is read-locked by every operation in progress. Close write-locks it to wait for
-	// these operations.
+	// inFlight is read-locked by every operation in progress. Close write-locks it, and so waits
+	// until these operations have finished.
 	inFlight sync.RWMutex
 }
 
@@ -114,8 +114,8 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.HandledMessages. It returns nil, because a store that has opened its
-// file never connects to another copy of the data.
+// Reconnected implements store.HandledMessages. It returns nil, because a store uses the same file
+// from Open to Close, and never switches to another copy of the data.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.

@@ -18,8 +18,8 @@ func (tx *transaction) LockPendingProgress(context.Context, store.Batch) (mayKee
 	return true, nil
 }
 
-// MayHavePendingProgress implements relational.Tx. Usually no steps are pending, and checking for
-// this is cheaper than the DELETE that the caller then need not run.
+// MayHavePendingProgress implements relational.Tx. Usually no steps are pending. Checking this is
+// cheaper than the DELETE statement that the caller would otherwise run.
 func (tx *transaction) MayHavePendingProgress(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err

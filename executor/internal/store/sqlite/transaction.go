@@ -30,8 +30,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	began, known := time.Now(), &originLookup{cache: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
-			// The schema version cannot change after this check, because no other process can
-			// migrate the tables before this transaction ends.
+			// The schema version stays the same until this transaction ends, because no other
+			// process can migrate the tables before that.
 			return err
 		}
 		return do(&transaction{Tx: tx, origins: known})
@@ -103,12 +103,12 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
-// Lock implements relational.Tx. It does nothing, because there is only one writing transaction at
-// a time.
+// Lock implements relational.Tx. It does nothing, because SQLite allows only one writing
+// transaction at a time.
 func (tx *transaction) Lock(context.Context, relational.LockKey, bool) error { return nil }
 
 // Snapshot implements relational.Database. A read transaction sees the database as of its first
-// query and does not block writers, which append to the WAL in the meantime.
+// query. It does not block writers: they append to the WAL while the transaction runs.
 func (s *Store) Snapshot(
 	ctx context.Context, operation string, do func(relational.Snapshot) error,
 ) error {

@@ -13,7 +13,8 @@ import (
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database that was created by the first release keeps its contents when it is migrated.
+// A database that was created by the first release still has its contents after Open has migrated
+// it.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

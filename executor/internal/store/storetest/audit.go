@@ -26,7 +26,8 @@ func nthAuditEntry(n int, account, workflow string) store.AuditEntry {
 	}
 }
 
-// dismissalEntry returns the audit entry for a dismissed dead letter.
+// dismissalEntry returns the audit entry for a dismissed dead letter: the record with the given ID
+// or, if id is "", the given message.
 func dismissalEntry(id string, message store.MessageKey) store.AuditEntry {
 	e := store.AuditEntry{
 		ID:        fmt.Sprint("of ", id),

@@ -112,8 +112,8 @@ func RunBackupOfEveryTable(
 	}
 }
 
-// tablesNotInBackups lists the tables that backups leave out: tables with content that
-// store.Backups excludes, and tables that describe the database itself.
+// tablesNotInBackups lists the tables that backups leave out. They are the tables with content that
+// store.Backups excludes, and the tables that describe the database itself.
 var tablesNotInBackups = []string{
 	"ended_sessions",
 	"event_causes", "operator_events", "event_conditions", "event_lead",
@@ -122,7 +122,7 @@ var tablesNotInBackups = []string{
 	"goose_db_version", "harmless", "installation",
 }
 
-// addRowsOfEveryKind fills a database with rows of every table that a backup contains.
+// addRowsOfEveryKind adds rows to every table that a backup contains.
 func addRowsOfEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
 	applyNewRecords(t, s, nRecords(1_201)...)
@@ -166,7 +166,7 @@ func addRowsOfEveryKind(t *testing.T, s store.Store) {
 		nthMinuteRefusals("", "not_found", 1, 1, 9))
 }
 
-// fullSenderActivity returns what requests have shown about a sender, with no field zero.
+// fullSenderActivity returns a SenderActivity in which every field is set.
 func fullSenderActivity() store.SenderActivity {
 	return store.SenderActivity{
 		WorkflowID:    "wf",
@@ -190,7 +190,7 @@ func wantSender(t *testing.T, s store.Store, want store.SenderActivity) {
 	}
 }
 
-// fullRecord returns a record with no field zero, except for Duplicates, which is stored
+// fullRecord returns a record in which every field is set, except for Duplicates, which is stored
 // separately.
 func fullRecord(t *testing.T) store.Record {
 	t.Helper()

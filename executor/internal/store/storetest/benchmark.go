@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Parameters of Fill, which adds records one second apart, for a hundred workflows in turn. Each
-// record has a different delivery ID. One record in a hundred has failed, and the others have
+// Parameters of Fill. Its records are one second apart and belong to a hundred workflows in turn.
+// Each record has a different delivery ID. One record in a hundred has failed, and the others have
 // succeeded, so even the smallest fill has at least 50 failed records to list.
 const (
 	fillWorkflowCount    = 100
@@ -88,8 +88,9 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	return all, err
 }
 
-// BenchmarkListNewest lists the newest 50 of ten thousand and of a million records, which should
-// take the same time. With -short, it skips the million records.
+// BenchmarkListNewest lists the newest 50 records of a store that has ten thousand records, and of
+// a store that has a million. Both should take the same time. With -short, it skips the million
+// records.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
@@ -168,9 +169,9 @@ type cpuMeter struct {
 	process, server time.Duration
 }
 
-// start begins a measurement, and stop ends it. Both read the server's CPU time while the process's
-// CPU time is not being measured, because reading the server's CPU time is expensive: it opens a
-// file for each process of the machine.
+// start begins a measurement, and stop ends it. Reading the server's CPU time is expensive, because
+// it opens a file for each process of the machine. So start and stop read it at a moment at which
+// this process's CPU time is not being measured.
 func (m *cpuMeter) start(t ApplyTarget) {
 	m.server -= t.serverCPU()
 	m.process -= processCPU()
@@ -181,7 +182,8 @@ func (m *cpuMeter) stop(t ApplyTarget) {
 	m.server += t.serverCPU()
 }
 
-// serverCPU returns the CPU time that the database server has used, or 0 if there is none.
+// serverCPU returns the CPU time that the database server has used so far, or 0 if the database is
+// part of this process.
 func (t ApplyTarget) serverCPU() time.Duration {
 	if t.ServerCPU == nil {
 		return 0
@@ -198,10 +200,10 @@ func (m *cpuMeter) report(b *testing.B, unit string, n int) {
 	}
 }
 
-// BenchmarkApply measures recording batches of 500. For comparison, it also passes the same records
-// to InsertBare, which inserts them into a table without keys or indexes. The metric x-bare is the
-// time of Apply divided by the time of InsertBare. The other metrics are the CPU time of Apply in
-// this process and in the database server.
+// BenchmarkApply measures how long Apply takes for a batch of 500 records. For comparison, it also
+// passes the same records to InsertBare, which inserts them into a table without keys or indexes.
+// The metric x-bare is the time of Apply divided by the time of InsertBare. The other metrics are
+// the CPU time of Apply in this process and in the database server.
 func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 	b.Helper()
 	b.Run("starts", func(b *testing.B) {
@@ -234,8 +236,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 		used.report(b, "start", batches*batchSize)
 	})
 	b.Run("lives", func(b *testing.B) {
-		// The first batch records executions, the second reports that they are running, and the
-		// third reports that they have succeeded.
+		// The first batch records executions, the second one reports that these executions are
+		// running, and the third one reports that they have succeeded.
 		target := open(b)
 		var used cpuMeter
 		batches := 0

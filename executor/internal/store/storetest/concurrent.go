@@ -50,8 +50,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
 				once := handledRange(stream, 2*n+1, 2*n+1)
-				// Add each range twice. The doubles are so many that HandledRanges does not only
-				// merge the ranges that it returns, but also replaces the rows in the database.
+				// Add each range twice. There are so many duplicate ranges that HandledRanges not
+				// only merges the ranges that it returns, but also replaces the rows in the
+				// database with the merged ranges.
 				applyBatch(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {
@@ -95,8 +96,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 }
 
 // testOverlappingBatches makes all stores apply the same messages concurrently, each store in
-// different batches and in a different order. Each record must change exactly as often as if a
-// single store had applied the messages.
+// different batches and in a different order. In total, the stores must change each record exactly
+// as often as a single store that applies the messages alone.
 func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2
@@ -131,9 +132,9 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.ChangedIDs)
-				// This batch repeats the records and messages of the first one, and adds steps. 20
-				// of the steps belong to random records, which other workers may be inserting at
-				// the same time.
+				// This batch repeats the records and messages of the previous batch, and adds
+				// steps. 20 of the steps belong to random records, which other workers may be
+				// inserting at the same time.
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.

@@ -73,7 +73,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want = records[3]
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
 		wantRecord(t, getRecord(t, s, nthID(3)), want)
-		// A redelivered start message and a late report change neither the failure nor the requeue.
+		// A redelivered start message and a late progress report change neither the status of the
+		// failed execution nor its RequeuedAs.
 		applyBatch(t, s, store.Batch{
 			New: []store.Record{records[1]},
 			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
@@ -150,7 +151,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
-		// Putting the same message aside again does not make it a dead letter again.
+		// If a dismissed message is put aside again, it does not become a dead letter again.
 		applyBatch(t, s, store.Batch{
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
@@ -178,8 +179,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// testConcurrentRequeues makes all stores mark the same records as requeued at the same time. Each
-// record may be marked by only one of them.
+// testConcurrentRequeues makes all stores mark the same records as requeued at the same time. For
+// each record, only one of the calls may succeed.
 func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30
@@ -234,9 +235,9 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	}
 }
 
-// listDeadLetters reads the whole list page by page, size dead letters at a time. It returns the ID
-// of each record and the stream sequence of each message. To request the next page, it passes only
-// those fields of the last dead letter that determine its position.
+// listDeadLetters reads the whole list of dead letters in pages of the given size. It returns the
+// ID of each record and the stream sequence of each message. To request the next page, it passes
+// only those fields of the last dead letter that determine its position.
 func listDeadLetters(
 	t *testing.T, s store.Store, filter store.DeadLetterFilter, size int,
 ) (names []string) {

@@ -16,7 +16,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "late", epoch, map[string]int64{nthID(1): 3, nthID(2): 1})
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 2, 1)
-		applyNewRecords(t, s, nthRecord(1), nthRecord(9)) // a redelivery resets nothing
+		applyNewRecords(t, s, nthRecord(1), nthRecord(9)) // a redelivery does not reset the counts
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 9, 4)
 	},

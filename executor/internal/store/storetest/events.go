@@ -28,8 +28,8 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-// undecidedCauses returns the causes that DecideEvents passes to its callback, without those of the
-// groups in except. The callback settles none of them, so they stay undecided.
+// undecidedCauses returns the causes that DecideEvents passes to its callback, without the causes
+// of the groups in except. The callback decides nothing, so all causes stay undecided.
 func undecidedCauses(
 	t *testing.T, s store.Store, except ...store.CauseGroup,
 ) (found []store.EventCause) {
@@ -230,8 +230,8 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + nthID(3)}) {
-			// DecideEvents must have deleted the first event, which was published and is older than
-			// EventRetention.
+			// The first event was published and is older than EventRetention, so DecideEvents must
+			// have deleted it.
 			t.Errorf("%q", ids)
 		}
 	},

@@ -37,8 +37,9 @@ func nthRecord(n int) store.Record {
 	}
 }
 
-// nRecords returns nthRecord(0) to nthRecord(n-1). It calls each function in change with the number
-// of each record and a pointer to it, through which the function may change the record.
+// nRecords returns nthRecord(0) to nthRecord(n-1). For each record, it calls every function in
+// change with the number of the record and a pointer to it, so that the function can change the
+// record.
 func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
@@ -51,8 +52,8 @@ func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 }
 
 // setIDFromDelivery sets a record's ID to one computed from its delivery ID, as an ingress does.
-// Drivers store the delivery ID of such a record in one column, and that of any other record in
-// another.
+// Drivers store the delivery ID of a record with such an ID in another column than the delivery ID
+// of other records.
 func setIDFromDelivery(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }

@@ -12,8 +12,8 @@ import (
 
 func progressBatch(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
 
-// fullProgress returns the progress of the n-th execution to the given status, with every field
-// set.
+// fullProgress returns a progress step of the n-th execution with the given status. Every field of
+// the step is set.
 func fullProgress(t *testing.T, n int, status execution.Status) execution.Progress {
 	t.Helper()
 	var step execution.Progress
@@ -33,8 +33,8 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
 		// Execution 3 has already ended with the failed step above, so this step is ignored.
 		applyBatch(t, s, progressBatch(succeededProgress(3, epoch.Add(4*time.Second), "1")))
-		// The pending steps, which arrived before their records, are applied first, then the
-		// batch's own.
+		// The pending steps, which arrived before their records, are applied first. The steps of
+		// this batch are applied after them.
 		applied = applyBatch(t, s, store.Batch{
 			New: nRecords(4),
 			Progress: []execution.Progress{
@@ -167,7 +167,7 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 			lost = append(lost,
 				store.LostExecution{ID: nthID(i), StreamSequence: nthRecord(i).StreamSequence})
 		}
-		lost[3].StreamSequence++ // the record has moved in the meantime
+		lost[3].StreamSequence++ // not the sequence of the record, so execution 3 does not end
 		lost = append(lost,
 			store.LostExecution{ID: nthID(9), StreamSequence: 1},
 			store.LostExecution{ID: "\x00", StreamSequence: 1})
@@ -254,8 +254,8 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 // RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
 // empty. RunPendingLimit stores a running and a succeeded step of one execution, calls the callback
 // full, and then stores a step of another execution. A step is dropped if its position is
-// MaxPendingSteps or more below that of the newest step. full must therefore lower the position of
-// the running step so far that the next step causes it to be dropped.
+// MaxPendingSteps or more below the position of the newest step. full must therefore lower the
+// position of the running step by so much that storing the next step drops it.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
@@ -265,7 +265,7 @@ func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 		t.Errorf("dropped %d", applied.DroppedSteps)
 	}
 	applyNewRecords(t, s, nthRecord(0), nthRecord(1))
-	for i := range 2 { // the second step of the first execution was newer
+	for i := range 2 { // the dropped step is the running step, so both are succeeded
 		if got := getRecord(t, s, nthID(i)); got.Status != execution.Succeeded ||
 			!got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)

@@ -51,8 +51,9 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
-		// Both reports have already been applied, so AddDuplicates has no effect: pruning records
-		// does not delete report IDs, because the stream may deliver the reports again.
+		// The reports r2 and r3 have already been applied, so AddDuplicates has no effect. Pruning
+		// records does not delete the IDs of applied reports, because the stream may deliver the
+		// reports again.
 		addDuplicates(t, s, "r2", hour(20), map[string]int64{nthID(0): 5})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{nthID(0): 50})
 		wantDuplicates(t, s, 0, 0)
@@ -64,8 +65,9 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "r1", epoch, map[string]int64{nthID(3): 3})
 		addDuplicates(t, s, "r2", epoch, map[string]int64{nthID(4): 4})
 		before := epoch.Add(time.Hour)
-		// A call that deletes as many records as limit allows keeps the counts that have no record.
-		// Otherwise, all old counts would be read again after each batch of records.
+		// If a call deletes as many records as its limit allows, it keeps the counts that have no
+		// record. Only the last call deletes them, so that a prune task does not read all old
+		// counts again after each batch of records.
 		if n := pruneRecords(t, s, before, 2); n != 2 {
 			t.Errorf("pruned %d", n)
 		}

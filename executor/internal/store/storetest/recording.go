@@ -88,7 +88,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			wantSameElements(t, "requested", requested, want)
 		}
 		request([]string{nthID(0), nthID(1)}, nthID(0), nthID(1), nthID(2), nthID(99))
-		request(nil, nthID(0), nthID(1)) // again
+		request(nil, nthID(0), nthID(1)) // already requested above
 		entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("the audit has %+v, %v", entries, err)
@@ -143,7 +143,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		applyNewRecords(t, s, nthRecord(1))
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, epoch)}})
 		before := getRecord(t, s, nthID(1))
-		before.StreamSequence = 99 // the sequence of the redelivered message
+		before.StreamSequence = 99 // updated to the sequence of the redelivered message
 		again := nthRecord(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
 		applied := applyBatch(t, s, store.Batch{New: []store.Record{
@@ -395,7 +395,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		applyNewRecords(t, s, nRecords(4)...)
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
-		// The step of execution 4, the last one here, arrives before its record.
+		// The last of these steps belongs to execution 4, whose record has not been applied yet.
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeededProgress(0, at(2), "1"), at(1)), began(failedProgress(1, at(3), "why"),
 				at(2)),

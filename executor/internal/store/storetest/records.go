@@ -17,7 +17,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 		records := nRecords(30, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond)
 		})
-		// IDs are ordered by byte: letters come after digits, and no byte counts as negative.
+		// IDs are ordered by their bytes, which are compared as unsigned values. Letters come after
+		// digits.
 		for _, odd := range []string{"f", "9", "a", "7", "8"} {
 			r := nthRecord(1)
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
@@ -62,7 +63,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		if !slices.Equal(got, []string{nthID(2), nthID(1)}) {
 			t.Errorf("%q", got)
 		}
-		// A position may lie between two records.
+		// A position need not be that of a record. This one lies between records 2 and 3.
 		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
 		got = recordIDs(listRecords(t, s, store.RecordFilter{}, between, 1))
 		if !slices.Equal(got, []string{nthID(2)}) {
@@ -131,8 +132,9 @@ var listTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
 			if n%5 != 0 {
-				// ListOldest has the same conditions as List, so test it with only every fifth
-				// combination. These include every pair of values.
+				// ListOldest uses the same conditions as List, so test it with only every fifth
+				// combination of filters. Together, these combinations still include every pair of
+				// filter values.
 				continue
 			}
 			slices.Reverse(want)

@@ -11,9 +11,9 @@ import (
 )
 
 // RunNewerSchema tests a store whose database is migrated by a newer program while the store is
-// open. The callback run executes a statement in the database, as that program would. Until the
-// migration is marked as harmless, the store must reject all writes with a NewerSchemaError, which
-// is not a DataError.
+// open. The callback run executes a statement in the database, as the newer program would. Until
+// the migration is marked as harmless, the store must reject all writes with a NewerSchemaError,
+// which is not a DataError.
 func RunNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
 ) {

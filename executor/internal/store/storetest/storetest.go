@@ -51,7 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // RunSharedDatabase tests several stores that share one database. create creates an empty database
-// and returns a function that opens it as a separate process would.
+// and returns the function open, which opens that database as a separate process would.
 func RunSharedDatabase(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {

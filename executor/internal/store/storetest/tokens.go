@@ -27,7 +27,7 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		again.AcceptedAt = epoch.Add(time.Hour)
 		applyNewRecords(t, s, again)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// Even when the records of a token have been deleted, the token still counts as used.
+		// After the records of a token have been deleted, the token still counts as used.
 		pruneRecords(t, s, epoch.Add(24*time.Hour), 100)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},

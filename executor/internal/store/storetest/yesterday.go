@@ -34,7 +34,8 @@ func RunFirstReleaseSchema(t *testing.T, s store.Store) {
 	}
 	wantLastUse(epoch)
 
-	// The store must accept further changes.
+	// The store must also accept further changes. The report "report" has already been applied, so
+	// it must have no effect.
 	addDuplicates(t, s, "report", epoch, map[string]int64{nthID(0): 5})
 	addDuplicates(t, s, "another", epoch, map[string]int64{nthID(0): 1})
 	first.Duplicates = 4

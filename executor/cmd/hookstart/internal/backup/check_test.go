@@ -15,7 +15,7 @@ import (
 // contents describes a backup file for a test to write.
 type contents struct {
 	manifest Manifest
-	messages map[string][]message // keyed by the name of the part
+	messages map[string][]message // keyed by the name of the ZIP entry
 	records  []string
 	audit    []string
 }

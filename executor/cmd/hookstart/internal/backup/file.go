@@ -32,11 +32,12 @@
 //  3. The position of each group of runners. Runners report the end of an execution before they
 //     acknowledge its start message.
 //  4. EXECUTIONS and the queues' own streams, up to their last messages at that time. Then PROGRESS
-//     and the queues' own streams of reports in the same way. Because 4 comes after 3, these
-//     include every report about an acknowledged execution.
+//     and the queues' own streams of reports in the same way. Because step 4 comes after step 3,
+//     these include every report about an acknowledged execution.
 //  5. The registry, then the secrets, because a token's hash is stored after the token.
-//  6. The audit entries of the changes between 2 and 5, once the executors have copied them into
-//     the database. An entry that is also in the database read in step 2 is restored only once.
+//  6. The audit entries of the changes between steps 2 and 5, once the executors have copied them
+//     into the database. An entry that is also in the database read in step 2 is restored only
+//     once.
 //
 // After a restore, the recorder continues at the positions read in step 1, so it records the
 // messages that arrived between steps 1 and 4 from the streams. As always, a message that has
@@ -134,7 +135,8 @@ func (w *writer) writeManifestAndTrailer(m Manifest) error {
 	return errors.Join(w.file.Sync(), w.file.Close())
 }
 
-// commit renames the file to its final name.
+// commit renames the file to its final name and syncs its folder, so that the name survives a power
+// failure.
 func (w *writer) commit() error {
 	if err := os.Rename(w.file.Name(), w.path); err != nil {
 		return err

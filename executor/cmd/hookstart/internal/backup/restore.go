@@ -27,7 +27,7 @@ func (e *NotEmptyError) Error() string { return "the installation is not empty: 
 // MissingKeysError means that a process does not have all the keys needed to decrypt the file's
 // content.
 type MissingKeysError struct {
-	MissingKeyTexts []string // "executor ID lacks k1, k2"
+	MissingKeyTexts []string // such as "executor ID lacks the key k1, k2"
 }
 
 func (e *MissingKeysError) Error() string {
@@ -328,7 +328,8 @@ func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manif
 	return nil
 }
 
-// awaitRecorderConsumer waits until the executors have a consumer for a stream.
+// awaitRecorderConsumer waits until the executors have created the recorder's consumer of the named
+// stream.
 func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, recorderWaitTimeout)
 	defer cancel()
@@ -457,7 +458,8 @@ func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) er
 	return nil
 }
 
-// Time limits for retrying a request to NATS: in total, and for each response.
+// retryTimeout is the total time for which a request to NATS is retried. attemptTimeout is the
+// maximum time to wait for each response.
 const (
 	retryTimeout   = time.Minute
 	attemptTimeout = 5 * time.Second
@@ -536,7 +538,7 @@ func (i Installation) restoreStream(
 // backupPublisher publishes the messages of a backup to a stream, in order.
 type backupPublisher struct {
 	js               jetstream.JetStream
-	requireSequences bool          // whether another sequence than expected is an error
+	requireSequences bool          // whether a sequence other than the expected one is an error
 	dedupWindow      time.Duration // the stream's deduplication window
 	// sentMessageIDs holds the deduplication IDs of the messages sent. If the backup has several
 	// messages with the same ID, only the first of them keeps the ID, because the new stream would

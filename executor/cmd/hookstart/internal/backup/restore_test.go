@@ -54,8 +54,8 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	gone := errors.New("the database is gone")
 	for name, test := range map[string]struct {
 		recordsErr  error  // what the restore of the records returns
-		deletes     string // the stream that is deleted after the records are restored
-		wantFailure string // in the restore's error; "" means that the restore succeeds
+		deletes     string // the stream that is deleted while the records are restored
+		wantFailure string // part of the restore's error; "" means that it succeeds
 	}{
 		"successful": {},
 		"records":    {recordsErr: gone, wantFailure: gone.Error()},
@@ -152,9 +152,8 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 
 // The backup has three consumers of runners, one of them for a lane. They were created with
 // DeliverNew and have acknowledged all messages up to 3. After the restore, each of them continues
-// after message 3, even the one that a runner has already created in the new installation.
-// ConsumerBeginsAfter must say of each that it was created to begin after message 3, and not after
-// message 6.
+// after message 3, even the one that a runner has already created in the new installation. For each
+// of them, ConsumerBeginsAfter must return true for message 3, and false for message 6.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

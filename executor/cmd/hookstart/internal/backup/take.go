@@ -23,17 +23,18 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords requests a backup of the database and passes every line of it to a callback.
+	// BackUpRecords requests a backup of the database, and calls the function each for every line
+	// of it.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit requests a backup of the audit entries of one bucket, from since to until (both
-	// inclusive), and passes every line of it to a callback.
+	// BackUpAudit requests a backup of the audit entries of the changes in one bucket, from since
+	// to until (both inclusive), and calls the function each for every line of it.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
 	// RestoreRecords writes one line of a backup to the database. first means that this is the
 	// first line of the restore: RestoreRecords then returns an error unless the database is empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
-	// AwaitAccountApplied returns once every process has applied an account's record.
+	// AwaitAccountApplied returns once every executor and ingress has applied the account's record.
 	AwaitAccountApplied(ctx context.Context, accountID string) error
 	// Members returns the running executors and ingresses.
 	Members(ctx context.Context) ([]Member, error)
@@ -57,7 +58,8 @@ func (i Installation) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Progress, format+"\n", args...)
 }
 
-// Take writes a backup to a file. An existing file is replaced only once the new one is complete.
+// Take writes a backup to the file at path. An existing file is replaced only once the new one is
+// complete. If withMessages is false, the backup does not contain the messages of the streams.
 func Take(
 	ctx context.Context, i Installation, path string, withMessages bool,
 ) (m Manifest, err error) {
@@ -435,9 +437,10 @@ func (i Installation) writeStream(
 	return i.forEachMessage(ctx, saved.Name, config, each)
 }
 
-// writeBucket writes the newest record of each key and adds the IDs of the keys that encrypt the
-// records to keys. It returns the number of records and the newest one. If a record changes in the
-// meantime, the file may contain several versions of it, and a restore applies the last one.
+// writeBucket writes the newest record under each of the bucket's keys. It adds to keys the IDs of
+// the secrets keys that encrypt these records, and returns the number of records and the newest
+// one. If a record changes while writeBucket reads, the file may contain several versions of it,
+// and a restore applies the last one.
 //
 // writeBucket returns once it has written, for every key that existed at the beginning, the record
 // as of the beginning or a newer one. It does not rely on the server's count of pending messages:

@@ -59,8 +59,8 @@ func (v *adminBackupCmd) Run(s *session) error {
 	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.KeyIDs)+".")
 }
 
-// requiredKeysText returns a sentence that names the keys needed for a restore, or "" if none are
-// needed.
+// requiredKeysText returns the rest of a sentence, after a semicolon, that names the keys needed
+// for a restore. It returns "" if none are needed.
 func requiredKeysText(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -173,7 +173,8 @@ func (s *session) printSummary(manifest backup.Manifest, text string) error {
 // backupAPI adapts the client of the operators' API to backup.API.
 type backupAPI struct{ *apiclient.Client }
 
-// Members implements backup.API. It omits processes whose versions do not announce their keys.
+// Members implements backup.API. It omits processes of earlier versions, which do not announce
+// their keys.
 func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	found, err := a.Client.Members(ctx)
 	var members []backup.Member
@@ -191,8 +192,9 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 // accountAppliedTimeout is how long to wait until all processes have applied a restored registry.
 const accountAppliedTimeout = time.Minute
 
-// AwaitAccountApplied writes an account back unchanged. The call returns once every process has the
-// account's record.
+// AwaitAccountApplied implements backup.API. It writes the account back unchanged, because the API
+// answers such a call only once every running executor and ingress has applied the account's
+// record.
 func (a backupAPI) AwaitAccountApplied(ctx context.Context, accountID string) error {
 	mayPass := func(err error) bool {
 		p, ok := errors.AsType[*api.Problem](err)

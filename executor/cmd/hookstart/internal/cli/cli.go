@@ -88,8 +88,8 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	return 0
 }
 
-// exampleHelpOption extends the help of each verb with the text of its detail tag and the examples
-// of its example tag, one per line. Both tags are optional.
+// exampleHelpOption extends the help of each verb that has an example tag: with the text of its
+// detail tag, if there is one, and with the examples of the example tag, one per line.
 var exampleHelpOption = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
@@ -132,8 +132,8 @@ type session struct {
 	now              func() time.Time
 }
 
-// needsNoAPI reports whether a command works without the operators' API, and so without an admin
-// token.
+// needsNoAPI reports whether a command works without the operators' API. Such a command needs no
+// admin token.
 func needsNoAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||

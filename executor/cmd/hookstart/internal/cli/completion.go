@@ -35,9 +35,9 @@ Example:
 // completion script then lets the shell complete the word.
 const fileCompletionMarker = "_files"
 
-// completionScripts holds one script per shell. The scripts do not need the shell's optional
-// completion package, such as bash-completion. The bash script must therefore cope itself with
-// bash's splitting of words at "=".
+// completionScripts holds one completion script per shell. The scripts do not need the shell's
+// optional completion package, such as bash-completion. Bash splits words at "=", and the package
+// would join them again, so the bash script has to handle the split words itself.
 //
 //go:embed completion
 var completionScripts embed.FS
@@ -73,12 +73,13 @@ func (v *completionCmd) Run(s *session, model *kong.Application) error {
 	return nil
 }
 
-// candidate is a possible completion of a word, and the text that describes it in shells that show
-// one.
+// candidate is a possible completion of a word. help describes it; only some shells display this
+// description.
 type candidate struct{ text, help string }
 
-// completionCandidates returns the candidates for the last of the words. It ignores what has been
-// typed of that word, because each shell filters the candidates by its own rules.
+// completionCandidates returns the candidates for the last of the given words, which follow the
+// command node. It does not filter the candidates by what has been typed of that word, because each
+// shell does so by its own rules.
 func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {

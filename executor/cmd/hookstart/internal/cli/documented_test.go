@@ -16,8 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Every command in the README and the documentation exists, with its flags. Placeholders and
-// ellipses are ignored.
+// Every hookstart command that the README or the documentation shows exists and has the flags that
+// are shown. Placeholders and ellipses are ignored.
 func TestDocumentedCommandsAreCommands(t *testing.T) {
 	const repository = "../../../../../"
 	pages := []string{repository + "README.md"}
@@ -47,7 +47,7 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 			line := end.ReplaceAllString(quoted.ReplaceAllString(string(match[1]), "quoted"), "")
 			args := strings.Fields(line)
 			if strings.HasSuffix(string(match[0]), ":") || len(args) == 0 {
-				continue // a sentence
+				continue // a sentence about hookstart, not a command
 			}
 			checked++
 			if err := parseOnly(args); err != nil && unknown.MatchString(err.Error()) {
@@ -60,7 +60,8 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 	}
 }
 
-// Every command that is mentioned in a program's messages exists.
+// Every hookstart command that a string in the source code mentions, such as an error message,
+// exists.
 func TestCommandsInMessagesAreCommands(t *testing.T) {
 	const module = "../../../../"
 	root := newParser(&commandLine{}, StdStreams{Out: io.Discard, Err: io.Discard}).Model.Node
@@ -82,7 +83,7 @@ func TestCommandsInMessagesAreCommands(t *testing.T) {
 			for _, words := range inText.FindAllStringSubmatch(text.Value, -1) {
 				command := commandBelow(root, words[1])
 				if command == nil {
-					continue // "hookstart" in a sentence
+					continue // "hookstart" is part of a sentence, not of a command
 				}
 				checked++
 				if words[2] != "" && len(command.Children) > 0 &&

@@ -12,8 +12,8 @@ import (
 // such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs.
 //
 // It leaves out three sorts of flags: the flags that all verbs have, the flags for connections to
-// NATS, and the flags of "run", which are set in a service's environment. These get the same short
-// names as in all other programs from kong.DefaultEnvars, which runs later.
+// NATS, and the flags of "run", which are set in a service's environment. kong.DefaultEnvars, which
+// runs later, gives these flags the same short names as in all other programs.
 var verbEnvarsOption = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

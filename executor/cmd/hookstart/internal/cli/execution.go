@@ -30,7 +30,7 @@ type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
 }
 
-// errNoExecution is the error for the argument "latest" before the first execution.
+// errNoExecution is the error for the argument "latest" if there is no execution yet.
 var errNoExecution = errors.New("there is no execution yet")
 
 func (e *executionArg) resolveExecutionID(s *session) (string, error) {
@@ -239,7 +239,8 @@ func (v *executionCancelCmd) Run(s *session) error {
 	return s.printResultLine(err, "%s is canceled", id)
 }
 
-// cancelWorkflowExecutions cancels the selected executions of a workflow.
+// cancelWorkflowExecutions cancels the executions of a workflow that the flags --workflow, --since
+// and --until select. It repeats the call until no more executions match.
 func (v *executionCancelCmd) cancelWorkflowExecutions(s *session) error {
 	if v.Workflow == "" {
 		return errors.New("name an execution, or --workflow: all of it that have not ended")

@@ -14,8 +14,9 @@ import (
 // the API call.
 var idMapper = kong.NamedMapper("id", kong.MapperFunc(decodeID))
 
-// nodeIDMapper is like idMapper, for a command's trigger node argument. If the argument looks like
-// the new value of a setting, the error says that a node was expected.
+// nodeIDMapper is like idMapper, but for the argument that holds a trigger node's ID. If the
+// argument looks like the new value of a setting, the error says that the node's ID was expected
+// there.
 var nodeIDMapper = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
 
 func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {

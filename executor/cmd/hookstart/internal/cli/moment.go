@@ -49,7 +49,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// secondsArg is a duration in whole seconds, the unit of the API.
+// secondsArg is a duration in whole seconds, the unit of durations in the API.
 type secondsArg struct{ seconds int64 }
 
 // Decode implements kong.MapperValue.

@@ -11,7 +11,8 @@ import (
 )
 
 // validateJSON returns an error with the line and column of the first syntax error, or nil if text
-// is valid JSON. name is the name of the flag that holds the text; the error contains it.
+// is valid JSON. name is the name of the flag that holds the text; the error contains it. hint is
+// the hint that is printed with the error.
 func validateJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
@@ -43,6 +44,6 @@ func firstJSONError(text []byte) (offset int, reason string) {
 	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
 		return end, "it ends too early"
 	default:
-		return int(syntax.Offset) - 1, syntax.Error() // Offset is that of the byte after the error
+		return int(syntax.Offset) - 1, syntax.Error() // Offset points to the byte after the error
 	}
 }

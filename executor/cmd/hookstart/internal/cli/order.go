@@ -55,7 +55,7 @@ func (v *triggerOrderCmd) printOrderKey(s *session, t api.Trigger) error {
 	}
 	response := s.lastResponseBody
 	trial, err := s.client.TryOrderKey(s.ctx, v.Workflow, t.NodeID, t.OrderKey)
-	s.lastResponseBody = response // what is printed for scripts
+	s.lastResponseBody = response // -o json prints the trigger, not the result of the trial
 	if printed := s.printResponse(func() error {
 		rows := [][]string{{"Order key", orderKeyText(t)}}
 		if err == nil {

@@ -72,7 +72,7 @@ func (v *queueListCmd) Run(s *session) error {
 }
 
 // membersText returns the number of runners as text. unknown means that there may be more runners
-// than were counted; if none were counted, membersText then returns "?".
+// than were counted. If it is true and no runners were counted, membersText returns "?".
 func membersText(members int, unknown bool) string {
 	if members == 0 && unknown {
 		return "?"
@@ -80,7 +80,8 @@ func membersText(members int, unknown bool) string {
 	return strconv.Itoa(members)
 }
 
-// pauseText says that a queue is paused and, if the pause ends by itself, until when.
+// pauseText returns "paused" or, if the pause ends by itself, "paused until" and the time at which
+// it ends.
 func pauseText(p api.QueuePause) string {
 	if p.Until.IsZero() {
 		return "paused"
@@ -121,8 +122,8 @@ func (v *queueStreamDeleteCmd) Run(s *session) error {
 	)
 }
 
-// ownStreamPhaseText says whether a queue uses its own stream, drains it, or is moving between
-// streams.
+// ownStreamPhaseText returns a text that says whether a queue uses its own stream, drains it, or is
+// moving between streams.
 func ownStreamPhaseText(q *api.QueueStream) string {
 	switch q.Phase {
 	case "own":

@@ -190,9 +190,9 @@ func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 }
 
 // prepareHandler validates the target, a program or a URL, before the runner receives any
-// execution. It returns a function that creates the handler, because maxOutput is known only after
-// connecting. A program whose execution is canceled may run until its timeout; when stopping is
-// closed, the handler ends such programs at once.
+// execution. It returns a function that creates the handler; maxOutput, the maximum size of an
+// output in bytes, is known only after connecting. If an execution is canceled, its program may run
+// until the timeout. When stopping is closed, the handler ends such programs at once.
 func (v *runCmd) prepareHandler(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {
@@ -261,8 +261,8 @@ func (v *runCmd) signingSecrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// findProgram returns the path of the named program, which it searches for as a shell does. shell
-// is the path of a shell that every ordinary system has. If neither the program nor the shell
+// findProgram returns the path of the named program, which it looks up in PATH as a shell does.
+// shell is the path of a shell that every ordinary system has. If neither the program nor the shell
 // exists, the error explains that the container image, such as hookstart's own, contains no other
 // programs.
 func findProgram(name, shell string) (path string, err error) {

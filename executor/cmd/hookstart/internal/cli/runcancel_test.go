@@ -19,8 +19,8 @@ import (
 )
 
 // "hookstart run" is stopped while the program of a canceled execution is still running, because
-// that program ignores SIGTERM. The command kills the program once --drain-timeout has passed, and
-// exits without an error.
+// this program ignores SIGTERM. "hookstart run" kills the program once --drain-timeout has passed,
+// and exits without an error.
 func TestAStopEndsACanceledProgram(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

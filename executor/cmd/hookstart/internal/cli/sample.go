@@ -77,7 +77,8 @@ func isNonNullJSON(value json.RawMessage) bool {
 	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
 }
 
-// withSampleHint adds a hint to an error about a missing sample payload.
+// withSampleHint adds a hint if err says that the node has no sample payload: the command that sets
+// one. It returns any other error unchanged.
 func withSampleHint(err error, workflowID, nodeID string) error {
 	if api.IsCode(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf(

@@ -100,8 +100,8 @@ func (v *secondSiteCopyCmd) awaitContactAndShow(
 	return nil
 }
 
-// neverInContact reports whether a copied stream has had no contact with the first site since it
-// was created or since its server was started.
+// neverInContact reports whether a copied stream has had no contact with the first site since the
+// copy was created or its server was started.
 func neverInContact(c secondsite.MirrorState) bool { return !c.Promoted && c.SinceContact < 0 }
 
 type secondSiteStatusCmd struct {
@@ -174,8 +174,8 @@ func (v *secondSiteStatusCmd) Run(s *session) error {
 	}
 }
 
-// withNotCopiedHint adds a hint to the error that a site has no copies. It returns any other error
-// unchanged.
+// withNotCopiedHint adds a hint if err is secondsite.ErrNotCopied, which means that a site has no
+// copies. It returns any other error unchanged.
 func withNotCopiedHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
@@ -231,9 +231,9 @@ func mirrorProblems(
 	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
 }
 
-// uncopiedStreams returns the streams of the first site that are not copied. It returns none after
-// the takeover, and none while the first site is unreachable, because the state of the copies
-// already shows that.
+// uncopiedStreams returns the names of the streams of the first site that are not copied. It
+// returns none after the takeover, when nothing is copied any more. It also returns none while the
+// first site is unreachable, because the state of the copies already shows the lost connection.
 func uncopiedStreams(
 	ctx context.Context,
 	site secondsite.Site,

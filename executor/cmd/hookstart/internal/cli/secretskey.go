@@ -22,8 +22,9 @@ Example:
 
 func (*adminSecretsKeyCmd) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
 
-// adminResealCmd connects to NATS directly, so that it works even if a missing key keeps every
-// executor from starting.
+// adminResealCmd implements "hookstart admin reseal", which encrypts all tokens and secrets in NATS
+// again with the first key of a file. It connects to NATS directly, so that it works even if a
+// missing key keeps every executor from starting.
 type adminResealCmd struct {
 	natsFlags
 	SecretsKeyFile string `help:"File with the keys, as for executors: the first seals, all open." type:"path"`
@@ -38,7 +39,8 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealProgressInterval is the approximate number of records after which progress is reported.
+// resealProgressInterval is the approximate number of records that are read between two reports of
+// progress.
 const resealProgressInterval = 10_000
 
 func (v *adminResealCmd) Run(s *session) error {

@@ -44,9 +44,9 @@ Examples:
 
 // Run sends the request directly from this machine, as a sender would, and prints the whole
 // response. The executor could send the request instead, but that would not show whether the public
-// URL can be reached from here, and api.SentTest lacks the outcome of an execution for which the
-// response waits. If the node has a sender, however, only the executor has the secret, so the
-// executor sends the request.
+// URL can be reached from this machine. In addition, its response, api.SentTest, does not contain
+// the result of an execution if the webhook waits for that result. If the node has a sender,
+// however, only the executor knows the secret, so the executor sends the request.
 func (v *triggerSendCmd) Run(s *session) error {
 	t, err := v.getTrigger(s)
 	if err != nil {
@@ -185,7 +185,7 @@ type webhookResponse struct {
 	Filtered     bool   `json:"filtered"`
 	Code         string `json:"code"`
 	Detail       string `json:"detail"`
-	Outcome      string `json:"outcome"` // see webhook.OutcomeUnknown
+	Outcome      string `json:"outcome"` // webhook.OutcomeUnknown, or ""
 	RetryAfter   int64  `json:"retryAfter"`
 
 	// ExecutionStatus is the execution's status, if the response waited for it.
@@ -322,8 +322,9 @@ func (v *triggerSendCmd) refusalError(s *session, p *api.Problem, a webhookRespo
 	return &hintError{p, hint}
 }
 
-// unavailableHint returns a hint for the code unavailable. If the request may have been stored
-// nevertheless, the hint says how to find out; otherwise, it says when to send the request again.
+// unavailableHint returns a hint for a response with the code "unavailable". If the response says
+// that the request may have been stored, the hint says how to find out whether it was. If the
+// request was not stored, the hint says when to send it again.
 func (v *triggerSendCmd) unavailableHint(p *api.Problem, a webhookResponse) string {
 	if a.Outcome == webhook.OutcomeUnknown {
 		return "hookstart execution show " + a.ExecutionID + " says whether it was started; " +

@@ -89,8 +89,8 @@ func (v *senderShowCmd) Run(s *session) error {
 	return s.showSender(stored, v.withSenderHint(err))
 }
 
-// withSenderHint adds a hint to a not-found error: the command that sets a sender for the node. It
-// returns other errors unchanged.
+// withSenderHint adds a hint if err is a not-found error: the command that sets a sender for the
+// node. It returns any other error unchanged.
 func (n *nodeArgs) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{

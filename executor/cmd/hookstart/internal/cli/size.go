@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/humantext"
 )
 
-// adminSizeCmd gets the request counts and the size of the database from the operators' API, and
+// adminSizeCmd implements "hookstart admin size", which reports how far an installation is from its
+// limits. It gets the request counts and the size of the database from the operators' API, and
 // everything else directly from NATS.
 type adminSizeCmd struct {
 	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
@@ -130,8 +131,8 @@ func (v *adminSizeCmd) printReport(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Forecasts)
 }
 
-// minAdvicePercent is the usage, in percent of a limit, at which advice about the limit is printed
-// even if the limit will not be reached soon.
+// minAdvicePercent is the usage, in percent of a limit, from which advice about the limit is
+// printed even if the limit will not be reached soon.
 const minAdvicePercent = 50
 
 // showAdvice prints advice about the limits that will be reached soon. Limits with the same advice
@@ -167,8 +168,8 @@ func (v *adminSizeCmd) showAdvice(s *session, forecasts []sizing.LimitForecast) 
 	return s.printLine("--advice says what to do about the others.")
 }
 
-// limitReachedText describes when a limit is reached, such as "in 5 days". It returns a dash if
-// that is unknown or there is no limit.
+// limitReachedText returns a text that says when a limit will be reached, such as "in 5 days". It
+// returns a dash if the time is unknown or if there is no limit.
 func limitReachedText(w sizing.LimitForecast) string {
 	switch w.Reached {
 	case sizing.ReachedNow:

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// printRows prints a table with aligned columns. It replaces control characters, because cells may
-// contain text from strangers.
+// printRows prints a table with aligned columns. It replaces control characters in the cells,
+// because cells may contain text from strangers.
 func (s *session) printRows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {

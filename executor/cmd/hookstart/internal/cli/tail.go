@@ -54,8 +54,8 @@ func (v *executionTailCmd) Run(s *session) error {
 	return nil
 }
 
-// isPermanentError reports whether it is pointless to reconnect after err: the output cannot be
-// written, the first connection failed, or the API refuses the call.
+// isPermanentError reports whether reconnecting after err is pointless, because the output cannot
+// be written, the first attempt to connect failed, or the API refuses the call.
 func (t *executionTailer) isPermanentError(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
@@ -68,8 +68,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is how far the search for missed executions goes back before the moment at
-	// which the connection was lost.
+	// reconnectOverlap is the time by which the search for missed executions begins before the
+	// moment at which the connection was lost.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -125,8 +125,9 @@ func (t *executionTailer) handleStreamOpened(resumes bool) error {
 		"WORKFLOW"))
 }
 
-// printMissedChanges prints the changes that were missed while there was no connection. It looks up
-// the executions that were accepted in that time, and those whose last printed state is not final.
+// printMissedChanges prints the changes that were missed while there was no connection. To find
+// them, it looks up the executions that were accepted in that time, and the executions whose last
+// printed state is not final.
 func (t *executionTailer) printMissedChanges() error {
 	t.connected = false
 	missed, err := t.missedExecutions()

@@ -19,7 +19,7 @@ func exactTime(t time.Time) string { return t.UTC().Format(exactTimeLayout) }
 
 func ago(t, now time.Time) string { return humantext.Ago(t, now) }
 
-// agoOr is like ago, but returns the text in none if t is zero.
+// agoOr is like ago, but returns none if t is zero.
 func agoOr(t, now time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -84,8 +84,8 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(count, 10) + " " + cmp.Or(unit, "B")
 }
 
-// truncateForDisplay truncates a text that is only meant to be read. Do not use it for a text that
-// users may want to copy.
+// truncateForDisplay truncates text to at most width characters, including the ellipsis that marks
+// the cut. Do not use it for a text that users may want to copy.
 func truncateForDisplay(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -108,8 +108,8 @@ func sanitizeLines(text string) string {
 	}, text)
 }
 
-// These characters are not printable, but sanitizeRune keeps them: they are part of words and
-// emoji, and no terminal interprets them.
+// zeroWidthNonJoiner and zeroWidthJoiner are not printable, but sanitizeRune keeps them, because
+// they are part of words and emoji, and no terminal interprets them.
 const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
 func sanitizeRune(r rune) rune {
@@ -123,8 +123,8 @@ func sanitizeRune(r rune) rune {
 	}
 }
 
-// indentJSON formats JSON on several lines. It leaves JSON on one line if deep nesting would make
-// most of the result white space.
+// indentJSON formats JSON on several lines. If the JSON is nested so deeply that most of the result
+// would be white space, indentJSON does not indent it.
 func indentJSON(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer

@@ -70,8 +70,8 @@ func (n *nodeArgs) getTrigger(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// tokenDisplay holds the flag --show-token. Without this flag, the output hides tokens, except with
-// -o json.
+// tokenDisplay holds the flag --show-token. Without this flag, the output hides tokens. Output with
+// -o json always contains them.
 type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -200,10 +200,11 @@ func (k tokenDisplay) urlText(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.tokenText(t.Token))
 }
 
-// deliveryIDSourcesText lists the first places where the ingress looks for a delivery ID in a
-// request: two if the trigger has no sender, which are the headers that
-// webhook.PriorityDeliveryIDHeaders returns, and three otherwise, because the sender's own places
-// may come first. If there are more places, the text ends with their number, such as "and 3 more".
+// deliveryIDSourcesText returns a text that lists the first places where the ingress looks for a
+// delivery ID in a request. Without a sender, it lists two places: the headers that
+// webhook.PriorityDeliveryIDHeaders returns. With a sender, it lists three, because a place that
+// the sender defines may come before these headers. If there are more places, the text ends with
+// their number, such as "and 3 more".
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

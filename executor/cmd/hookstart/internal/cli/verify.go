@@ -69,16 +69,16 @@ func (v *executionVerifyCmd) Run(s *session) error {
 // executionToVerify is an execution whose path through the system is being verified.
 type executionToVerify struct{ api.ExecutionDetail }
 
-// messageStoredOrExpired reports whether the stream either has the execution's message or may have
-// removed it because of its age. By default, the stream keeps messages for a week.
+// messageStoredOrExpired reports whether the stream still has the execution's start message, or may
+// have removed the message because of its age. By default, the stream keeps messages for a week.
 func (e executionToVerify) messageStoredOrExpired() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor calls look until it succeeds or fails with an error that is not temporary, or until wait
-// has passed or ctx has ended. It returns the results of the last call. If the error of that call
-// is temporary and ctx has ended, the returned error includes ctx.Err().
+// retryFor calls look repeatedly until it succeeds or its error is not temporary, but only until
+// wait has passed or ctx is done. It returns the results of the last call. If the last error is
+// temporary and ctx is done, the returned error includes ctx.Err().
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {

@@ -71,8 +71,8 @@ func (v *workflowPutCmd) put(s *session) (api.Workflow, error) {
 }
 
 // patchExisting applies the flags to an existing workflow. have is its current state, and tag its
-// ETag. Nodes are replaced as a whole, so a change of nodes fails if the workflow has changed since
-// it was read.
+// ETag. The API replaces the list of nodes as a whole, so if the flags change the nodes, the call
+// fails if the workflow has changed since it was read.
 func (v *workflowPutCmd) patchExisting(
 	s *session,
 	have api.Workflow,
@@ -102,9 +102,9 @@ func (v *workflowPutCmd) patchExisting(
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceIfUnchanged replaces the workflow only if it was last updated at the given time, so that a
-// file with old output of "workflow get" cannot undo later changes. If there is no such workflow,
-// it creates one.
+// replaceIfUnchanged replaces the workflow with text, but only if the workflow was last updated at
+// updatedAt. A file with old output of "workflow get" therefore cannot undo later changes. If there
+// is no such workflow, replaceIfUnchanged creates it.
 func (v *workflowPutCmd) replaceIfUnchanged(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
@@ -126,8 +126,8 @@ func (v *workflowPutCmd) replaceIfUnchanged(
 	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
-// triggersToPut returns the trigger nodes named by the flags, or the current nodes if the flags
-// name none. Existing nodes keep their names and settings.
+// triggersToPut returns the trigger nodes that the flags name, or all current nodes (have) if the
+// flags name none. Nodes that exist already keep their names and settings.
 func (v *workflowPutCmd) triggersToPut(have []api.WorkflowTrigger) []api.PutTrigger {
 	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger

@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// With --trigger, "workflow put" replaces the nodes. A node that stays keeps every setting.
+// "workflow put" with --trigger replaces the list of nodes. A node that is in both the old and the
+// new list keeps all of its settings.
 func TestWorkflowPutKeepsSettingsOfNodes(t *testing.T) {
 	t.Parallel()
 	have := api.WorkflowTrigger{

@@ -59,7 +59,7 @@ type Account struct {
 	Events *Events `json:"events,omitempty" yaml:"events,omitempty"`
 }
 
-// Events configures which workflow an account's operator events start.
+// Events says which workflow an account's operator events start, and which events start it.
 type Events struct {
 	WorkflowID string `json:"workflowId" yaml:"workflowId"`
 	// Kinds lists the kinds of events that start the workflow. If it is absent, all kinds of events
@@ -90,7 +90,7 @@ type Workflow struct {
 	updatedAt time.Time
 }
 
-// RateLimit limits how many requests of a workflow are accepted in a window of time.
+// RateLimit is the maximum number of requests of a workflow that are accepted in each time window.
 type RateLimit struct {
 	Requests      int64 `json:"requests" yaml:"requests"`
 	WindowSeconds int64 `json:"windowSeconds" yaml:"windowSeconds"`
@@ -196,7 +196,7 @@ type Sender struct {
 	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 
-// Payload is a JSON text.
+// Payload is a sample payload as JSON text. "" means that the document has no payload.
 type Payload string
 
 // UnmarshalJSON accepts any JSON value. A string must itself contain a JSON text, which becomes the
@@ -251,8 +251,9 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 	}
 }
 
-// datesToStrings converts dates and times into strings, so that they stay as they are in the file.
-// As a time.Time, 2026-11-26 would become "2026-11-26T00:00:00Z" in JSON.
+// datesToStrings turns the dates and times of a document into strings, so that their text stays as
+// it is in the file. If they were decoded as time.Time, 2026-11-26 would become
+// "2026-11-26T00:00:00Z" in JSON.
 func datesToStrings(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
 		node.SetString(node.Value)
@@ -276,7 +277,8 @@ func (s *DocumentSet) LocateError(key string, err error) error {
 	return err
 }
 
-// documentLocation is the location of a document.
+// documentLocation says where a document was read: the file, and the document's YAML node, which
+// knows the lines.
 type documentLocation struct {
 	file string
 	node *yaml.Node
@@ -320,7 +322,8 @@ func fieldNamesInError(err error) (names []string) {
 	return names
 }
 
-// fieldLine returns the line of the first field with the given name, or 0 if there is none.
+// fieldLine returns the line of the first field with the given name in node or below it, or 0 if
+// there is none.
 func fieldLine(node *yaml.Node, name string) int {
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {

@@ -18,12 +18,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Step is one difference between the documents and an installation, with the change to the
-// installation that removes the difference.
+// Step is one change to an installation that makes it match the documents.
 type Step struct {
 	// DescriptionLines is a human-readable description of the change. The first line is a heading.
 	DescriptionLines []string
-	// Apply applies the change.
+	// Apply makes the change by calling the API.
 	Apply func(ctx context.Context, client *apiclient.Client) error
 	// DependsOn holds the keys of documents whose steps must have succeeded first. For example,
 	// a workflow is activated only after its senders have been set.
@@ -139,9 +138,9 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns the step that creates the object with the given key, or, if the object exists,
-// changes the fields that differ between before and after. apply does the work. If there is nothing
-// to change, newStep returns nil.
+// newStep returns the step that creates the object with the given key or, if exists is true,
+// changes the fields of this object that differ between before and after. The step calls apply to
+// make the change. If there is nothing to change, newStep returns nil.
 func newStep(
 	key string, exists bool, before, after fieldTexts,
 	apply func(context.Context, *apiclient.Client) error,
@@ -228,8 +227,8 @@ func (e *Events) fields() fieldTexts {
 	return f
 }
 
-// conflictError returns the error for an object that another client has changed since the
-// installation was read. The plan that was shown to the user is then out of date.
+// conflictError returns the error for an object that another client has changed since the state of
+// the installation was read. The plan that the user has seen is then out of date.
 func conflictError(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
@@ -295,7 +294,7 @@ func (w Workflow) fields() fieldTexts {
 	return f
 }
 
-// String returns a human-readable description of the setting.
+// String returns a human-readable description of the answer settings.
 func (a Answer) String() string {
 	text := fmt.Sprintf("waits %d s", a.WaitSeconds)
 	if a.RawOutput {
@@ -322,8 +321,9 @@ func canonicalFilterJSON(f Filter) string {
 	return strings.TrimSpace(text.String())
 }
 
-// activationStep returns the step that activates or deactivates the workflow as its document
-// demands, or nil if its state does not change. active is the current state.
+// activationStep returns the step that activates or deactivates the workflow to match its document.
+// active is the current state. activationStep returns nil if the document does not set the state or
+// already agrees with it.
 func (w Workflow) activationStep(active bool) *Step {
 	if w.Active == nil || *w.Active == active {
 		return nil
@@ -365,8 +365,8 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	})
 }
 
-// addSecretsFromEnv reads the secrets from environment variables and adds them to the sender.
-// Secrets are never in the documents.
+// addSecretsFromEnv reads the sender's secrets from environment variables and adds them to the body
+// of the API call (to). The documents never contain secrets.
 func (s Sender) addSecretsFromEnv(to *api.PutSender) error {
 	for _, name := range s.SecretsFrom {
 		secret := os.Getenv(name)

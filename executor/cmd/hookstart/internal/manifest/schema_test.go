@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 
-// The JSON schema for editors has exactly the same fields as the documents.
+// The JSON schema that editors use to check documents has exactly the fields that the documents can
+// have.
 func TestSchemaHasTheFields(t *testing.T) {
 	data, err := os.ReadFile("../../../../../deploy/docs/hookstart.schema.json")
 	if err != nil {

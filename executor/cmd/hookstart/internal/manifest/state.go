@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// ReadState returns the state of an installation, sorted by ID. It includes only what the caller is
-// permitted to read.
+// ReadState returns the state of an installation as documents, sorted by ID. It includes only what
+// the caller is permitted to read.
 func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, error) {
 	s := &DocumentSet{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
@@ -152,9 +152,9 @@ func senderDocument(workflowID, nodeID string, have *api.Sender,
 	return document
 }
 
-// secretVariableName joins IDs and the name of a setting to the name of an environment variable,
-// such as ORDERS_WEBHOOK_SECRET. IDs that differ only in case, or only in - and _, result in the
-// same name. The user must then rename one of the variables.
+// secretVariableName joins IDs and the name of a setting to form the name of an environment
+// variable, such as ORDERS_WEBHOOK_SECRET. IDs that differ only in case, or only in - and _, result
+// in the same name. The user must then rename one of the variables.
 func secretVariableName(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

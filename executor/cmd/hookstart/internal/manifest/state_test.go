@@ -33,7 +33,8 @@ func TestASenderByItsAliasIsNoDifference(t *testing.T) {
 	}
 }
 
-// An exported sender names an environment variable for each secret setting.
+// A sender that is exported to a document names an environment variable for each of its secret
+// settings.
 func TestSecretSettingsHaveVariables(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) api.PresetSetting {
@@ -49,8 +50,8 @@ func TestSecretSettingsHaveVariables(t *testing.T) {
 	}
 }
 
-// A filter may be any JSON, even JSON that is not valid YAML. Write keeps the order of its members,
-// and Read returns an equal filter.
+// A filter may contain any JSON, even JSON that is not valid YAML. Write keeps the order of its
+// members, and reading the result again returns an equal filter.
 func TestFiltersAreWrittenAsYAML(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]string{
@@ -106,8 +107,8 @@ func TestWriteWritesAllOrNothing(t *testing.T) {
 	}
 }
 
-// A date in a document is read as a string, without any change. This applies to every field, and to
-// keys, aliases and explicit !!timestamp tags.
+// A date in a document is read as a string and keeps its exact text. This applies to the values of
+// all fields, to keys and aliases, and to values with an explicit !!timestamp tag.
 func TestDatesStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const document = `

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Set adds two replicas to a stream that was created with one. The stream then survives the
+// Set increases the number of replicas of a stream from one to three. The stream then survives the
 // loss of the server that had the first replica.
 func TestSet(t *testing.T) {
 	t.Parallel()

@@ -30,9 +30,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Prefixes of subjects at the second site. deploy/nats/accounts.conf makes the JetStream API of the
-// first site available there below FirstSiteAPIPrefix, and the messages that the mirrors copy below
-// firstSiteDeliverPrefix.
+// Subject prefixes at the second site. The configuration in deploy/nats/accounts.conf makes two
+// things of the first site available at the second site: the JetStream API, under
+// FirstSiteAPIPrefix, and the messages that the mirrors copy, under firstSiteDeliverPrefix.
 const (
 	FirstSiteAPIPrefix     = "COPY.API"
 	firstSiteDeliverPrefix = "copy.deliver"
@@ -40,21 +40,23 @@ const (
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalSettingsMetadataKey is the key of the original's settings that a mirror cannot have:
-	// see promotedSettings. Every mirror has this key.
+	// originalSettingsMetadataKey is the key under which a mirror stores those settings of the
+	// original stream that a mirror cannot have: see promotedSettings. Every mirror has this key.
 	originalSettingsMetadataKey = "hookstart.original"
-	// promotedAtMetadataKey is the key of the time at which a mirror was promoted.
+	// promotedAtMetadataKey is the key under which a stream stores the time at which it was
+	// promoted.
 	promotedAtMetadataKey = "hookstart.promoted"
 )
 
-// promotedSettings holds the settings that a stream gets when it is promoted, because a mirror must
-// not have them.
+// promotedSettings holds the settings of the original stream that a mirror must not have. The
+// mirror gets them when it is promoted.
 type promotedSettings struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
 }
 
-// Site gives access to the second site and, through it, to the first.
+// Site gives access to the second site and, through the connection to the second site, to the
+// first.
 type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
@@ -160,10 +162,10 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 	return config, nil
 }
 
-// deleteUnusedMirrors deletes the empty mirrors of queues' own streams, except those of the given
-// queues. It keeps a mirror that holds messages, because that shows that the original was lost, not
-// deleted: an executor deletes a queue's own stream only when it is empty, and a mirror never keeps
-// messages longer than the original.
+// deleteUnusedMirrors deletes the empty mirrors of queues' own streams, except the mirrors for the
+// given queues. It keeps a mirror that holds messages, because its original cannot have been
+// deleted by an executor and must have been lost: an executor deletes a queue's own stream only
+// when the stream is empty, and a mirror never keeps messages longer than its original.
 func (s Site) deleteUnusedMirrors(ctx context.Context, queues []string) error {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {
@@ -255,10 +257,11 @@ type MirrorState struct {
 	// LastStoredAt is when the last message was stored at the first site. It is zero if there is no
 	// message.
 	LastStoredAt time.Time
-	// MissingMessages is the number of messages that the mirror lacks, as far as its servers know.
+	// MissingMessages is the number of messages that the first site has stored and the mirror has
+	// not, as far as the servers of the second site know.
 	MissingMessages uint64
-	// SinceContact is the time since the last contact with the first site. Negative means that
-	// there has been none.
+	// SinceContact is the time since the last contact with the first site. It is negative if there
+	// has been no contact since the mirror was created or its server was started.
 	SinceContact time.Duration
 	MirrorError  string // the error that NATS reports for the mirror; "" means none
 	Promoted     bool   // the stream is no longer a mirror
@@ -270,9 +273,9 @@ func (c MirrorState) IsStalled(limit time.Duration) bool {
 	return !c.Promoted && (c.SinceContact < 0 || c.SinceContact > limit)
 }
 
-// IsLagging reports whether the mirror lacks messages and its last message was stored at the
-// first site more than limit before now. It is briefly true while the first message after a long
-// pause is being mirrored.
+// IsLagging reports whether the mirror lacks messages and its newest message was stored at the
+// first site more than limit before now. It briefly returns true when the first message after a
+// long pause is being mirrored.
 func (c MirrorState) IsLagging(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.MissingMessages > 0 && now.Sub(c.LastStoredAt) > limit
 }
@@ -351,8 +354,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 }
 
 // republishUnfinished creates the consumers of the groups of runners on all streams of start
-// messages. It then republishes the start messages in these groups' queues that have no final
-// report, and returns their number.
+// messages. From the queues of these groups, it then publishes the start messages again whose
+// executions have no final report. It returns the number of these messages.
 func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (republished int, err error) {
@@ -388,9 +391,10 @@ func (s Site) republishUnfinished(
 	return republished, nil
 }
 
-// createConsumersAndRepublish creates the consumers of groups of runners on a stream, so that they
-// begin after its last mirrored message. It then republishes the start messages of unfinished
-// executions in the groups' queues, and returns their number.
+// createConsumersAndRepublish creates the consumers of groups of runners on the named stream, so
+// that they begin after its last mirrored message. From the groups' queues, it then publishes the
+// start messages of unfinished executions again, and returns their number. ended contains the IDs
+// of the executions that have finished.
 func (s Site) createConsumersAndRepublish(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,
@@ -418,7 +422,7 @@ func (s Site) createConsumersAndRepublish(
 		event, _, err := stream.DecodeSummary(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil || event.Start == nil || ended[event.Start.ID] ||
 			!queues[event.Start.Queue] {
-			return nil //nolint:nilerr // executors put aside what cannot be decoded
+			return nil //nolint:nilerr // executors put aside messages that cannot be decoded
 		}
 		header := maps.Clone(msg.Headers())
 		header[jetstream.MsgIDHeader] = []string{
@@ -436,9 +440,9 @@ func (s Site) createConsumersAndRepublish(
 }
 
 // lastMirroredSequence returns the sequence of the last mirrored message of a stream. If an earlier
-// call was interrupted, the stream may also have later messages: start messages that the earlier
-// call published again. lastMirroredSequence excludes them, because the consumers that the earlier
-// call created begin after the last mirrored message.
+// call of Promote was interrupted, the stream may also contain later messages: start messages that
+// the earlier call published again. To exclude them, lastMirroredSequence looks at the consumers
+// that the earlier call created, which begin after the last mirrored message.
 func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
@@ -462,12 +466,12 @@ func (s Site) lastMirroredSequence(
 	return end, nil
 }
 
-// republishedIDPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
-// Executors use the same prefix.
+// republishedIDPrefix is the prefix of the Nats-Msg-Id of a start message that Promote publishes
+// again. Executors use the same prefix for start messages that they publish again.
 const republishedIDPrefix = "again-"
 
-// addEndedExecutions reads a stream of reports and adds to ended the IDs of the executions with a
-// final report.
+// addEndedExecutions reads a stream of reports, and adds to ended the IDs of the executions for
+// which it contains a final report.
 func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
 	return stream.ForEachMessage(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
 		msg jetstream.Msg, _ *jetstream.MsgMetadata,

@@ -45,7 +45,7 @@ leafnodes {
 }`
 )
 
-// sites holds two sites with one NATS server each.
+// sites is two sites with one NATS server each: the first site, and the second site that copies it.
 type sites struct {
 	t      *testing.T
 	folder string // holds the configuration and admin.nk
@@ -108,7 +108,8 @@ func startSites(t *testing.T) *sites {
 // admin returns the path of the file with the administrator's key.
 func (s *sites) admin() string { return filepath.Join(s.folder, "admin.nk") }
 
-// configure writes a configuration file and returns its path.
+// configure writes a configuration file, with the variables in content replaced, and returns its
+// path.
 func (s *sites) configure(name, content string) string {
 	s.t.Helper()
 	path := filepath.Join(s.folder, name)
@@ -185,7 +186,7 @@ func (s *sites) install(js jetstream.JetStream) {
 	}
 }
 
-// own creates a queue's own streams at the first site.
+// own creates the own streams of a queue at the first site.
 func (s *sites) own(queue string) {
 	s.t.Helper()
 	if err := stream.EnsureOwnStreams(s.t.Context(), s.one, stream.DefaultSettings, queue,
@@ -243,8 +244,8 @@ func (s *sites) hookstart(at *server.Server, args ...string) (code int, out, err
 	return code, stdout.String(), stderr.String()
 }
 
-// must runs a command against the second site, fails the test unless the command succeeds, and
-// returns the output.
+// must runs a command against the second site and returns its output. It stops the test if the
+// command fails.
 func (s *sites) must(args ...string) string {
 	s.t.Helper()
 	code, out, errors := s.hookstart(s.second, args...)
@@ -254,7 +255,8 @@ func (s *sites) must(args ...string) string {
 	return out + errors
 }
 
-// fails runs a command that must fail with an error that contains text.
+// fails runs a command against the given server. It reports an error unless the command fails with
+// a message that contains text.
 func (s *sites) fails(at *server.Server, text string, args ...string) {
 	s.t.Helper()
 	code, out, errors := s.hookstart(at, args...)
@@ -299,9 +301,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// After a takeover, the second site recognizes repeats of mirrored deliveries. Runners receive each
-// start message of an unfinished execution once, whether the message is in the shared stream or in
-// a queue's own stream.
+// After a takeover, the second site treats a delivery as a repeat if the first site has already
+// received it and the second site has mirrored it. Runners receive the start message of each
+// unfinished execution once, whether the message is in the shared stream or in a queue's own
+// stream.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -406,8 +409,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// "status", "take-over" and "copy" refuse to work on a site that is not a second site, and change
-// nothing.
+// On a site that is not a second site, "status", "take-over" and "copy" fail and change nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -440,9 +442,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Queues get their own streams at the first site while the second site mirrors it. "status" reports
-// that they are not copied until "copy" is repeated. After the streams have been deleted at the
-// first site, "copy" deletes an empty copy, and keeps a copy with messages.
+// Queues get their own streams at the first site after "copy" was run at the second site. "status"
+// reports that these streams are not copied until "copy" is run again. After the streams have been
+// deleted at the first site, "copy" deletes the copies that are empty and keeps those that contain
+// messages.
 func TestOwnStreams(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -481,8 +484,8 @@ func TestOwnStreams(t *testing.T) {
 	}
 }
 
-// If the first site is gone, "status" reports that nothing is copied any more, with the time of the
-// last contact with the first site.
+// While the first site is away, "status" reports that nothing is copied any more, and when the
+// second site last had contact with the first site.
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)

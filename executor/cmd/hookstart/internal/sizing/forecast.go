@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// forecastHorizonDays is the number of days after which DaysUntil gives up.
+	// forecastHorizonDays is how many days DaysUntil looks ahead.
 	forecastHorizonDays = 365
 	day                 = 24 * time.Hour
 	// minRatePeriod is the shortest period from which a daily rate is computed. A shorter period,
@@ -22,14 +22,14 @@ const (
 type WeekStats struct {
 	CoveredDays float64 // number of days covered: at most 7, at least an hour
 	PerDay      float64 // mean number per day
-	// DailyGrowth is the amount by which the daily amount grows from one day to the next. It is 0
-	// if fewer than minTrendDays whole days are covered.
+	// DailyGrowth is how much more arrives each day than the day before. It is 0 if fewer than
+	// minTrendDays whole days are covered.
 	DailyGrowth float64
 }
 
 // NewWeekStats returns the WeekStats for the amounts that arrived in the last seven periods of 24
-// hours, most recent first. covered is the time since the installation began. Times longer than a
-// week count as a week. covered may be negative, because the clocks of machines can differ.
+// hours, most recent first. covered is the time since the installation began; a time of more than a
+// week counts as a week. covered may be negative, because the clocks of machines can differ.
 func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	covered = min(max(covered, minRatePeriod), 7*day)
 	sum := 0.0
@@ -76,13 +76,14 @@ type RetainedAmount struct {
 	DailyGrowth   float64 // how much PerDay increases per day
 	// KeepDays is the number of days for which everything is kept. 0 means forever.
 	KeepDays float64
-	// AccumulatedDays is the number of days over which the current amount arrived. 0 means that all
-	// of it arrived just now.
+	// AccumulatedDays is the number of days in which the current amount arrived. 0 means that all
+	// of it has just arrived.
 	AccumulatedDays float64
 }
 
-// AmountAfter returns the amount after a number of days: the part of the current amount that has
-// not expired by then, assuming that it arrived evenly, plus everything that has arrived since.
+// AmountAfter returns the amount after a number of days. This is the part of the current amount
+// that has not expired by then, plus everything that arrives until then and has not expired either.
+// It assumes that the current amount arrived evenly.
 func (h RetainedAmount) AmountAfter(days float64) float64 {
 	left, begin := h.CurrentAmount, 0.0
 	if h.KeepDays > 0 {

@@ -8,8 +8,8 @@ import (
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)) }
 
-// If an installation is less than a week old, the weekly mean covers only the time since it began.
-// Growth is computed only from whole days.
+// If an installation is less than a week old, the mean per day covers only the time since the
+// installation began. The growth is computed from whole days only.
 func TestWeek(t *testing.T) {
 	t.Parallel()
 	steady := [7]float64{100, 100, 100, 100, 100, 100, 100}

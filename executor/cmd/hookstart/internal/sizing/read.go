@@ -51,7 +51,8 @@ type StreamKind int
 // Kinds of streams.
 const (
 	StreamKindStarts StreamKind = iota // EXECUTIONS, or a queue's own stream
-	// PROGRESS, or the stream of reports of a queue with its own stream
+	// StreamKindReports means PROGRESS, or the stream of reports of a queue that has its own
+	// streams.
 	StreamKindReports
 	StreamKindOther // the registry, and streams of internal messages
 )
@@ -62,7 +63,8 @@ type AccountTier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
 	Replicas int    // the number in Name; 0 means the whole account
 
-	// A maximum of 0 means no limit.
+	// Bytes, Streams and Consumers are the current usage. A maximum of 0 means that there is no
+	// limit.
 	Bytes, MaxBytes         int64
 	Streams, MaxStreams     int
 	Consumers, MaxConsumers int
@@ -210,7 +212,8 @@ func (s *Stream) readWeekStats(
 }
 
 // completeSince returns the time since which the stream has kept every message that it stored. If
-// the stream has a maximum age, this time is no further in the past than the maximum age.
+// the stream has a maximum age, older messages have been deleted, so the returned time is never
+// further in the past than the maximum age.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	// If the first message is older than the stream, the stream was restored from a backup. In that
@@ -225,8 +228,7 @@ func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	return begin
 }
 
-// readRecorderLag sets the number of messages that have not been recorded yet, and the age of the
-// oldest of them.
+// readRecorderLag sets UnrecordedMessages and OldestUnrecordedAge. handle is the stream at NATS.
 func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) error {
 	consumer, err := handle.Consumer(ctx, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -99,9 +99,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// completeSince returns the time since which a stream has kept every message. The stream may be
-// young, old, empty or restored from a backup, or may drop its oldest messages. The time is never
-// further in the past than the stream's maximum age.
+// completeSince returns the time since which a stream has kept every message. This holds for a
+// stream that is young, old, empty or restored from a backup, and for a stream that drops its
+// oldest messages. The time is never further in the past than the stream's maximum age.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -39,8 +39,8 @@ type ConfiguredLimits struct {
 // Report describes how far an installation is from its limits.
 type Report struct {
 	At time.Time `json:"at"`
-	// CoveredDays is the number of days that the rates are based on, at most 7. CoversWeek is true
-	// if it is 7.
+	// CoveredDays is the number of days on which the rates are based. It is at most 7. CoversWeek
+	// reports whether it is 7.
 	CoveredDays float64 `json:"days"`
 	CoversWeek  bool    `json:"complete"`
 	// DeliveriesPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is
@@ -51,8 +51,8 @@ type Report struct {
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean
 	// rate. It is nil if too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Forecasts holds the forecast for each limit. The limits that are reached soonest come first,
-	// followed by the fullest. Limits that are harmless to reach come last.
+	// Forecasts holds one forecast for each limit. The limits that will be reached soonest come
+	// first, then the others, fullest first. Limits that may be reached without harm come last.
 	Forecasts []LimitForecast `json:"walls"`
 }
 
@@ -74,7 +74,7 @@ type LimitForecast struct {
 	Advice string `json:"advice"`
 }
 
-// Unit is what a limit and its current amount are measured in.
+// Unit is the unit of measurement of a limit and of its current amount.
 type Unit string
 
 // Units of amounts.
@@ -99,12 +99,13 @@ const (
 	// ReachedNotInAYear means that the limit is not reached within forecastHorizonDays if growth
 	// continues as in the last week.
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
-	// ReachedDropsOldest means that it does not matter when the limit is reached, because the
-	// oldest messages are then dropped.
+	// ReachedDropsOldest means that reaching the limit does no harm, because NATS then drops the
+	// oldest messages.
 	ReachedDropsOldest ReachedWhen = "dropsOldest"
 )
 
-// NewReport computes a Report from the data of the operators' API and of NATS.
+// NewReport computes a Report. size is from the operators' API, nats is from NATS, and limits are
+// those that neither of them knows.
 func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	since := nats.SharedStreamCreatedAt
 	if oldest := size.Database.OldestAcceptedAt; !oldest.IsZero() &&
@@ -183,8 +184,9 @@ func busiestHour(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	return at, perSecond
 }
 
-// compareForecasts compares two forecasts for sorting: limits that are reached sooner come first,
-// then those that are fuller.
+// compareForecasts compares two forecasts for sorting: limits that will be reached sooner come
+// first. Of the limits that will be reached at the same time or not at all, the fuller one comes
+// first.
 func compareForecasts(a, b LimitForecast) int {
 	rank := func(w LimitForecast) float64 {
 		if w.Reached == ReachedNow {
@@ -193,7 +195,7 @@ func compareForecasts(a, b LimitForecast) int {
 		if w.DaysLeft != nil {
 			return *w.DaysLeft
 		}
-		if w.Reached == ReachedDropsOldest { // harmless
+		if w.Reached == ReachedDropsOldest { // harmless, so it comes last
 			return forecastHorizonDays + 2
 		}
 		return forecastHorizonDays + 1
@@ -222,9 +224,9 @@ func FormatCount(n float64, noun string) string {
 
 func (r *Report) addForecast(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
-// withForecast returns w with the current amount (now), the limit and the forecast set. A limit of
-// 0 means that there is no limit. after(d) must return the amount after d days; after is nil if the
-// growth is unknown.
+// withForecast returns w with CurrentAmount set to now, and with the limit and the forecast set. A
+// limit of 0 means that there is no limit. after(d) must return the amount after d days; after is
+// nil if the growth is unknown.
 func (w LimitForecast) withForecast(
 	now, limit float64,
 	after func(days float64) float64,
@@ -262,9 +264,9 @@ func (r *Report) forecastRate(all WeekStats, limits ConfiguredLimits) LimitForec
 		})
 }
 
-// retainedMessages returns the number of the stream's messages as a RetainedAmount, from which a
-// forecast can be made. now is the number of messages today, and keep is how long each of them is
-// kept; 0 means forever.
+// retainedMessages returns a RetainedAmount for the stream's messages, from which a forecast can be
+// made. now is the current number of messages, and keep is how long each message is kept; 0 means
+// forever.
 func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount {
 	h := RetainedAmount{
 		CurrentAmount: float64(now), PerDay: s.WeekMessages.PerDay,
@@ -392,9 +394,9 @@ func (r *Report) addAccountForecasts(t AccountTier, streams []Stream) {
 			}
 			return sum
 		}
-		// The account is charged for every replica, and for the data of other programs, so t.Bytes
-		// is more than the streams hold. Assume that t.Bytes grows in proportion to what the
-		// streams hold.
+		// The account is charged for every replica, and for the streams of other programs, so
+		// t.Bytes is more than our streams hold. Assume that t.Bytes grows in the same proportion
+		// as our streams.
 		factor := 1.0
 		if now := held(0); now > 0 && t.Bytes > 0 {
 			factor = float64(t.Bytes) / now

@@ -41,9 +41,9 @@ func wall(t *testing.T, r Report, name string) LimitForecast {
 	return r.Forecasts[i]
 }
 
-// want checks that the forecast has the given current amount (now), limit and Reached. A limit of 0
-// means that the forecast must have none. days is the expected DaysLeft if reached is
-// ReachedInDays.
+// want checks the current amount (now), the limit and the Reached of the forecast. A limit of 0
+// means that the forecast must have no limit. If reached is ReachedInDays, days is the expected
+// DaysLeft.
 func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
 	if !near(w.CurrentAmount, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
@@ -60,7 +60,7 @@ func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhe
 	}
 }
 
-// In a new installation, the rates in the report are 0 and no limit is near.
+// In the report of a new installation, the rates are 0 and no limit will be reached soon.
 func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
@@ -102,8 +102,9 @@ func TestReportOfTheRate(t *testing.T) {
 	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, ReachedInDays, 10)
 }
 
-// The report is correct if an ingress's clock is ahead of the executor's, and the executor's clock
-// ahead of the NATS server's.
+// The clocks of an ingress and of the NATS server are ahead of the executor's clock. Requests are
+// then counted in a future hour, and the stream seems to have been created in the future. The
+// report still counts these requests, and the covered time is the minimum of one hour.
 func TestReportWithClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	size := api.Size{At: now, Hours: []api.SizeHour{
@@ -299,8 +300,8 @@ func TestReportOfTheDatabase(t *testing.T) {
 	).want(t, 48e6, 48e6+10*24_000*postgresRecordBytes, ReachedInDays, 10)
 }
 
-// The limits of the NATS account are in the report with their usage, for the whole account or for
-// each tier. A limit that is not set is not in the report.
+// The report contains the limits of the NATS account and how much of each is used, either for the
+// whole account or for each tier. It does not contain limits that are not set.
 func TestReportOfTheAccount(t *testing.T) {
 	t.Parallel()
 	unlimited := jetstream.AccountLimits{
@@ -332,7 +333,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, ReachedInDays, 3)
 	wall(t, whole, "NATS account, streams").want(t, 8, 8, ReachedNow, 0)
 	wall(t, whole, "NATS account, consumers").want(t, 50, 100, ReachedNoForecast, 0)
-	// this stream has one replica, so it is not in the tier R3
+	// This stream has one replica, so the forecast for the tier R3 must ignore it.
 	streams[1].WeekMessages.PerDay = 1_000
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
@@ -341,8 +342,8 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, ReachedInDays, 2)
 }
 
-// Limits are ordered by when they will be reached, soonest first. Among those that will be reached
-// at the same time or not at all, the fullest comes first. Unknown limits come last.
+// Forecasts are sorted by when their limits will be reached, soonest first. Of the limits that will
+// be reached at the same time or not at all, the fullest comes first. Unknown limits come last.
 func TestOrderOfWalls(t *testing.T) {
 	t.Parallel()
 	at := func(name string, reached ReachedWhen, days, percent float64) LimitForecast {

@@ -21,16 +21,17 @@ import (
 const retryExitCode = 75
 
 // Time limits for ending a program. After its timeout, a program gets SIGTERM and must exit within
-// stopGrace. When the runner stops, a program has only shutdownGrace after SIGTERM, because the
-// runner kit abandons a handler that has not returned within a second. pipeGrace limits reading the
-// program's pipes after the program has exited.
+// stopGrace. When the runner stops, a program must exit within shutdownGrace after SIGTERM, which
+// is shorter, because the runner kit abandons a handler that has not returned within a second.
+// pipeGrace limits how long the output of a program is read after the program has exited.
 const (
 	stopGrace     = 5 * time.Second
 	shutdownGrace = 500 * time.Millisecond
 	pipeGrace     = time.Second
 )
 
-// CommandGrace is how much longer than the program's timeout the handling of an execution may take.
+// CommandGrace is the time that handling an execution may take in addition to the program's
+// timeout.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // CommandHandler runs a program for each execution. The program receives the input on stdin, and
@@ -53,7 +54,8 @@ type CommandHandler struct {
 	Args []string
 	// Env is the program's environment. The variables of the execution are added to it.
 	Env []string
-	// RawBody passes the unmodified request body to the program, instead of the input as JSON.
+	// RawBody means that the program receives the unmodified request body instead of the input as
+	// JSON.
 	RawBody bool
 	// Timeout limits the program's run time.
 	Timeout time.Duration
@@ -62,9 +64,10 @@ type CommandHandler struct {
 	// Stderr receives what the programs write to stderr. Several programs may write to it
 	// concurrently. Required.
 	Stderr io.Writer
-	// RunnerStopping is closed when the runner stops. The programs of canceled executions are then
-	// ended. Their handlers' contexts cannot serve as the signal, because these contexts were
-	// already canceled. If the channel is nil, only Timeout limits how long such a program may run.
+	// RunnerStopping is closed when the runner stops. CommandHandler then ends the programs of
+	// canceled executions. The contexts passed to Handle cannot tell it that the runner stops,
+	// because the cancellation has already canceled them. If RunnerStopping is nil, only Timeout
+	// limits how long such a program may run.
 	RunnerStopping <-chan struct{}
 }
 
@@ -99,7 +102,7 @@ func (c *CommandHandler) Handle(ctx context.Context, e runner.Execution) (any, e
 	}
 }
 
-// cancel sends SIGTERM to a program because its execution was canceled, and waits until the program
+// cancel sends SIGTERM to a program whose execution was canceled. It then waits until the program
 // exits, the timeout expires or the runner stops. If the program exits without an error, cancel
 // returns its output, and the execution counts as succeeded.
 func (c *CommandHandler) cancel(p *process, timeout <-chan time.Time) (any, error) {
@@ -216,9 +219,9 @@ func (w errorIgnoringWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newStartError returns the error for a program that could not be started. If the file has no
-// executable format or the environment is too long, the error is permanent, because another attempt
-// would fail in the same way.
+// newStartError returns the error for a program that could not be started. If the file is neither a
+// binary for this system nor a script with an interpreter line, or if the environment is too long,
+// the error is permanent, because another attempt would fail in the same way.
 func newStartError(path string, err error) error {
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err
@@ -251,7 +254,7 @@ func (p *process) stop(grace time.Duration) {
 
 // killRestAndDrain kills the processes that remain in the program's group, and reads the rest of
 // their output. A process that has left the group, such as a daemon, may keep the pipes open, so
-// drain waits for at most pipeGrace.
+// killRestAndDrain stops reading after pipeGrace.
 func (p *process) killRestAndDrain() {
 	p.KillGroup()
 	done := make(chan struct{})

@@ -20,9 +20,9 @@ const variablePrefix = "HOOKSTART_"
 // escapes with six bytes each, such as <.
 const maxVariableBytes = 100 << 10
 
-// InheritedEnv returns the variables that programs inherit from the given environment. It omits
-// hookstart's own variables, because they hold credentials or have the names of an execution's
-// variables.
+// InheritedEnv returns the variables of the given environment that programs inherit. It omits
+// variables that hookstart itself uses, because these hold credentials or have the same names as
+// variables that describe an execution.
 func InheritedEnv(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, variablePrefix) ||
@@ -30,8 +30,8 @@ func InheritedEnv(environment []string) []string {
 	})
 }
 
-// executionEnvironment returns the variables that describe an execution. It omits values that are
-// empty, longer than maxVariableBytes, or contain a zero byte.
+// executionEnvironment returns the variables that describe an execution. It omits a variable if its
+// value is empty, is longer than maxVariableBytes or contains a zero byte.
 func executionEnvironment(e runner.Execution) []string {
 	variables := map[string]string{
 		variablePrefix + "CONTENT_TYPE": e.Payload.ContentType,

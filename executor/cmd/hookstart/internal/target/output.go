@@ -17,10 +17,10 @@ import (
 // of a failure must not exceed 4,000 bytes.
 const maxQuotedBytes = 3500
 
-// parseOutput returns the execution's output for the text that a target wrote. If text is a single
-// JSON value in UTF-8, the output is that value. Otherwise the output is {"text": …}, with text
-// encoded in base64 if it is not UTF-8. If text is blank, there is no output, and parseOutput
-// returns nil.
+// parseOutput converts the text that a target wrote to the execution's output. If text is a single
+// JSON value in UTF-8, the output is that value. For any other text, the output is {"text": …},
+// with text encoded in base64 if it is not UTF-8. If text is blank, parseOutput returns nil: the
+// execution has no output.
 func parseOutput(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:

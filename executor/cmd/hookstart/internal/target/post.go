@@ -33,12 +33,15 @@ const maxRetryAfter = time.Hour
 //	any other response            failed, with the beginning of the body; no redirect is followed
 //	the output is too long        failed
 type HTTPHandler struct {
-	// URL is the URL to send to. Errors never contain its user, password, path or query.
+	// URL is the URL to which executions are sent. Errors never contain its user, password, path or
+	// query.
 	URL *url.URL
 	// Secrets holds the signing secrets. A request is signed with each of them, because during a
 	// rotation the target may have only one of them. If there are none, requests are not signed.
 	Secrets []Secret
-	// RawBody sends the request body and headers unchanged, instead of the input as JSON.
+	// RawBody means that the original request's body is sent instead of the input as JSON, and that
+	// its headers are sent under their own names, except those that must not be forwarded: see
+	// setHeaders.
 	RawBody bool
 	// MaxOutputBytes is the maximum size of a response body, in bytes.
 	MaxOutputBytes int64

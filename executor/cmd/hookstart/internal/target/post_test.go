@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// posting starts a runner that posts each execution to a test server. The parameter ingress is the
-// handler of that server. configure may change the runner's HTTPHandler. The returned Ingress
+// posting starts a runner that sends each execution to a test server. The parameter ingress is the
+// handler of that test server. configure may change the runner's HTTPHandler. The returned Ingress
 // publishes start messages for the runner.
 func posting(t *testing.T, ingress http.Handler,
 	configure func(*target.HTTPHandler),
@@ -56,7 +56,8 @@ func posting(t *testing.T, ingress http.Handler,
 	return starts
 }
 
-// Each kind of response from the target ends the execution as documented.
+// For each kind of response from the target, the execution ends as the documentation of HTTPHandler
+// says.
 func TestEndsOfAPost(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clockTick is the unit of the CPU times in /proc/PID/stat, which is the same on every common
-// Linux.
+// clockTick is the unit of the CPU times in /proc/PID/stat. It is the same on all common Linux
+// systems.
 const clockTick = 10 * time.Millisecond
 
 // CPU returns the CPU time that the server's processes have used so far, including processes that

@@ -1,6 +1,6 @@
-// Package pgtest starts temporary PostgreSQL servers for tests. initdb creates them, and they have
-// no network port. Without PostgreSQL, the tests are skipped; if HOOKSTART_TEST_REQUIRE contains
-// postgres, they fail instead.
+// Package pgtest starts temporary PostgreSQL servers for tests. It creates each server with initdb.
+// The servers listen only on a Unix socket, not on a network port. Without PostgreSQL, the tests
+// are skipped; if HOOKSTART_TEST_REQUIRE contains postgres, they fail instead.
 package pgtest
 
 import (
@@ -25,8 +25,9 @@ var sharedServer struct {
 	emptyDatabases []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database for one test. The tests of a binary share one server
-// while they run concurrently. If the binary uses Main, they share it all the time.
+// Start returns the URL of an empty database for one test. The tests of a binary share one server.
+// If the binary uses Main, the server runs until Main stops it. Without Main, it stops as soon as
+// no test is using it.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquireServer(t)
