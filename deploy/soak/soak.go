@@ -36,6 +36,8 @@ type Config struct {
 
 // readyTimeout is how long the services may take to become ready. recordTimeout is how long the
 // executors and runners may take to process everything in the streams, for example after the load.
+// It also limits how long the services may take to become ready after the load, because an executor
+// is not ready while it records again what a failover of the database has lost.
 const (
 	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute
@@ -191,9 +193,12 @@ func (c *Config) runLoadAndFaults(
 		return errInterrupted
 	}
 	_, _ = fmt.Fprintln(c.Out, "all faults are over; waiting until everything is recorded")
-	if err := i.awaitReady(ctx, readyTimeout); err != nil {
+	ended := time.Now()
+	if err := i.awaitReady(ctx, recordTimeout); err != nil {
 		return err
 	}
+	_, _ = fmt.Fprintf(c.Out, "all services are ready after %s\n",
+		time.Since(ended).Round(time.Millisecond))
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
