@@ -189,7 +189,7 @@ type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
 
 	Layout       stream.Layout // the stream that stores the start message
-	HasOwnStream bool          // the queue has its own stream, which may hold an earlier start message
+	HasOwnStream bool          // whether the queue has its own stream
 }
 
 // Wait waits for one execution to finish. Only one goroutine may use it.
