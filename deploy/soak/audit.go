@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -22,6 +23,7 @@ type ledgerAuditResult struct {
 	// wrongStatus holds the executions whose recorded status differs from the final status that a
 	// runner reported.
 	wrongStatus []string
+	skipped     int // executions that NATS has skipped: see isSkippedByNATS
 	// refusals holds the deliveries that were refused permanently although their workflow was
 	// always active.
 	refusals []string
@@ -37,8 +39,9 @@ type ledgerAuditResult struct {
 	storedByStream map[string]int // number of stored executions by the stream of their starts
 }
 
-// auditLedger compares the ledger with the stored and recorded executions. The findings depend only
-// on the responses that senders got, not on which faults occurred. The kinds of findings are:
+// auditLedger compares the ledger with the stored and recorded executions. Except for skipped
+// executions, the findings depend only on the responses that senders got, not on which faults
+// occurred. The kinds of findings are:
 //
 //   - lost: the execution was acknowledged but is not stored.
 //   - unrecorded: the execution is stored but not recorded.
@@ -50,6 +53,7 @@ type ledgerAuditResult struct {
 //     refuses the request without knowing whether the message was stored. Ghosts are therefore
 //     allowed.
 //   - wrong: the recorded final status differs from the reported one.
+//   - skipped: see isSkippedByNATS. Skipped executions are allowed.
 func auditLedger(
 	b *ledger, s streamContents, records map[string]recordSummary, incidents []incident,
 ) *ledgerAuditResult {
@@ -64,12 +68,7 @@ func auditLedger(
 	acknowledged := a.auditAcknowledgedExecutions(b, s.starts, records, incidents)
 	a.acknowledged = len(acknowledged)
 	a.auditStoredExecutions(b, s.starts, records, incidents, acknowledged)
-	a.auditFinalStatuses(s, records, func(marker string) string {
-		if d := b.deliveries[marker]; d != nil {
-			return timeAndFaults(d, incidents)
-		}
-		return "not ours"
-	})
+	a.auditFinalStatuses(b, s, records, incidents)
 	for id, r := range records {
 		if _, isStored := s.starts[id]; r.count != 1 || !isStored {
 			a.oddities = append(a.oddities,
@@ -191,13 +190,11 @@ func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *instal
 
 // auditFinalStatuses compares the first reported final status of each execution with its record. If
 // the streams contain no final status at all, the installation has no runners and nothing is
-// checked. Otherwise, a runner must have reported the final status of every recorded execution. An
-// execution with an unreadable report may also be recorded as failed. describeMarker describes the
-// delivery with the given marker in the text of a finding.
+// checked. Otherwise, a runner must have reported the final status of every recorded execution,
+// except of those that NATS has skipped. An execution with an unreadable report may also be
+// recorded as failed.
 func (a *ledgerAuditResult) auditFinalStatuses(
-	s streamContents,
-	records map[string]recordSummary,
-	describeMarker func(marker string) string,
+	b *ledger, s streamContents, records map[string]recordSummary, incidents []incident,
 ) {
 	for id, start := range s.starts {
 		end, isReported := s.finalStatuses[id]
@@ -205,21 +202,48 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 			a.ended++
 		}
 		r := records[id]
+		d, described := b.deliveries[start.marker], "not ours"
+		if d != nil {
+			described = timeAndFaults(d, incidents)
+		}
 		switch {
 		case r.count == 0 || len(s.finalStatuses) == 0:
+		case !isReported && r.endedUnreported && !s.received[id] && d != nil &&
+			isSkippedByNATS(d, incidents):
+			a.skipped++
 		case !isReported:
 			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (message %d of %s, delivery %s, %s) is %s after attempt %d: no "+
 					"runner reported the end", id, start.sequence, start.streamName, start.marker,
-					describeMarker(start.marker), r.status, r.attempts))
+					described, r.status, r.attempts))
 		case r.status == execution.Failed && s.unreadable[id]:
 		case r.status != end:
 			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,
-					describeMarker(start.marker), r.status, end))
+					described, r.status, end))
 		}
 	}
 }
+
+// isSkippedByNATS reports whether a delivery was sent around the time at which the disk of a NATS
+// server was full. The server's replica of a stream then lacks the messages that could not be
+// written. If the server is also the leader of the runners' consumer, the consumer skips these
+// messages, although the other replicas have them (nats-server 2.15: filestore.go,
+// flushPendingMsgsLocked; consumer.go, getNextMsg). An executor notices that the group is past such
+// an execution without a report, and ends it as failed, so that it becomes a dead letter.
+func isSkippedByNATS(d *delivery, incidents []incident) bool {
+	for _, i := range incidents {
+		if i.kind == faultNodeDiskFull && i.from.Before(d.ended.Add(skipWindow)) &&
+			(i.to.IsZero() || i.to.After(d.began.Add(-skipWindow))) {
+			return true
+		}
+	}
+	return false
+}
+
+// skipWindow is how long before or after a delivery the disk of a NATS node must have been full for
+// isSkippedByNATS to return true.
+const skipWindow = 10 * time.Second
 
 // lastFaultKind returns the kind of the fault that probably caused a ghost: a message that NATS
 // stored without acknowledging it in time. That is the last fault of a NATS node that began before

@@ -159,6 +159,48 @@ func TestAuditLedgerFinalStatus(t *testing.T) {
 	}
 }
 
+// An execution that NATS has skipped is not a finding of the kind "wrong". It must have been ended
+// as failed for the lack of a report, no runner may have received it, and the disk of a NATS node
+// must have been full around the time of the delivery.
+func TestAuditLedgerSkippedExecutions(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	nodeDisk := incident{kind: faultNodeDiskFull, from: began, to: began.Add(time.Second)}
+	databaseDisk, earlier := nodeDisk, nodeDisk
+	databaseDisk.kind = "full disk of database"
+	earlier.from, earlier.to = began.Add(-time.Hour), began.Add(-time.Hour)
+	unreported := recordSummary{count: 1, status: execution.Failed, endedUnreported: true}
+	queued := recordSummary{count: 1, status: execution.Queued}
+	failed := recordSummary{count: 1, status: execution.Failed}
+	for name, c := range map[string]struct {
+		fault    incident
+		record   recordSummary
+		received bool
+		skipped  int
+		want     string
+	}{
+		"skipped":             {nodeDisk, unreported, false, 1, ""},
+		"a runner had it":     {nodeDisk, unreported, true, 0, "wrong"},
+		"another disk":        {databaseDisk, unreported, false, 0, "wrong"},
+		"another time":        {earlier, unreported, false, 0, "wrong"},
+		"still queued":        {nodeDisk, queued, false, 0, "wrong"},
+		"failed for a reason": {nodeDisk, failed, false, 0, "wrong"},
+	} {
+		b := newLedger()
+		b.recordAccepted(b.addDelivery("m", true), deliver.Answer{ExecutionID: "x"})
+		b.deliveries["m"].began, b.deliveries["m"].ended = began, began
+		s := streamContents{
+			starts:        map[string]storedStart{"x": {marker: "m", messages: 1}},
+			finalStatuses: map[string]execution.Status{"other": execution.Succeeded},
+			received:      map[string]bool{"x": c.received},
+		}
+		a := auditLedger(b, s, map[string]recordSummary{"x": c.record}, []incident{c.fault})
+		if got := found(a); got != c.want || a.skipped != c.skipped {
+			t.Errorf("%s: %q, %d skipped; want %q, %d", name, got, a.skipped, c.want, c.skipped)
+		}
+	}
+}
+
 // recorded returns records of queued executions with the given IDs.
 func recorded(ids ...string) map[string]recordSummary {
 	all := map[string]recordSummary{}

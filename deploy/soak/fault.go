@@ -43,6 +43,9 @@ type fault struct {
 // Momentary faults, such as a restart, ignore the duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
+// faultNodeDiskFull is the kind of the fault that fills the disk of a NATS node.
+const faultNodeDiskFull = "full disk of node"
+
 // incident is a fault that was injected. It ends when the cause of the fault is removed; the
 // recovery of the installation after that is not part of it.
 type incident struct {
@@ -134,7 +137,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 		add("kill node", slot, 0, longestDowntime, stopAndRestart(p.process, p.kill))
 		if p.disk != nil {
 			freeBytes := f.random.Uint64N(64 << 10)
-			add("full disk of node", slot, shortestFault, longestFault, func(
+			add(faultNodeDiskFull, slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
 				return fillNodeDisk(ctx, p, freeBytes, lasts)

@@ -41,6 +41,21 @@ func (i *installation) rerunsAfterEnd(ended map[string]time.Time) (again []strin
 	return again, nil
 }
 
+// receivedExecutions returns the IDs of the executions that any runner has received.
+func (i *installation) receivedExecutions() (map[string]bool, error) {
+	received := map[string]bool{}
+	for _, r := range i.runners {
+		runs, err := readRuns(r.runsFile)
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range runs {
+			received[run.id] = true
+		}
+	}
+	return received, nil
+}
+
 // readRuns reads the file to which a runner has written the executions that it received. A missing
 // file means that the runner received none.
 func readRuns(path string) ([]executionRun, error) {

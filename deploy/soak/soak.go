@@ -235,6 +235,9 @@ func (r *report) addAudit(
 	if r.reruns, err = i.rerunsAfterEnd(streams.finalStatusTimes); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
+	if streams.received, err = i.receivedExecutions(); err != nil {
+		return fmt.Errorf("read which executions runners received: %w", err)
+	}
 	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = auditLedger(b, streams, records, incidents)
 	r.audit.auditQueues(streams.starts, i)

@@ -29,6 +29,9 @@ type streamContents struct {
 	// record first does not depend only on the order in the stream: both reports may be in one
 	// batch, or in batches of two different executors.
 	unreadable map[string]bool
+	// received holds the executions that a runner has received. It is read from the files of the
+	// soak's runners, not from a stream.
+	received map[string]bool
 }
 
 // storedStart is an execution with at least one start message in a stream.
@@ -190,6 +193,9 @@ type recordSummary struct {
 	count    int
 	status   execution.Status
 	attempts int // the latest attempt that a runner reported; 0 means none
+	// endedUnreported reports whether an executor has ended the execution as failed because its
+	// group of runners had acknowledged it without a report.
+	endedUnreported bool
 }
 
 // readRecords reads the records of all executions that were not rejected, keyed by execution ID.
@@ -207,6 +213,8 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 				count:    records[e.ExecutionID].count + 1,
 				status:   status,
 				attempts: e.Attempts,
+				endedUnreported: e.Error != nil &&
+					strings.Contains(*e.Error, "without a report that can be read"),
 			}
 		}
 	}

@@ -44,8 +44,8 @@ func TestUnreadableAndReadableReport(t *testing.T) {
 			}
 		}
 		a := &ledgerAuditResult{}
-		a.auditFinalStatuses(all, map[string]recordSummary{id: {count: 1, status: c.status}},
-			func(marker string) string { return marker })
+		a.auditFinalStatuses(newLedger(), all,
+			map[string]recordSummary{id: {count: 1, status: c.status}}, nil)
 		if got := found(a); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -60,7 +60,8 @@ var (
 	}
 	endReasonUnreported = endReason{
 		"unreported",
-		"a runner acknowledged it without a report that can be read, so how it ended is not known",
+		"a runner acknowledged it without a report that can be read, so how it ended is not " +
+			"known; or NATS skipped it, and no runner received it",
 	}
 
 	endReasons = []endReason{endReasonLost, endReasonExpired, endReasonUnreported}
