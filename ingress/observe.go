@@ -268,8 +268,8 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}
 	responses := []responseLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
-			retryableStatus, webhook.CodeRateLimited,
-		}, {retryableStatus, webhook.CodeWorkflowInactive},
+			temporaryRefusalStatus, webhook.CodeRateLimited,
+		}, {temporaryRefusalStatus, webhook.CodeWorkflowInactive},
 	}
 	for code, p := range problemsByCode {
 		responses = append(responses, responseLabels{p.status, code})

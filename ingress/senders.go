@@ -45,9 +45,9 @@ func (h *handler) countSenderDelivery(d *delivery) {
 		report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""})
 }
 
-// retryableStatus replaces the 4xx status of a temporary refusal if the sender does not retry after
-// a 4xx.
-const retryableStatus = http.StatusServiceUnavailable
+// temporaryRefusalStatus replaces the 4xx status of a temporary refusal if the sender does not
+// retry after a 4xx.
+const temporaryRefusalStatus = http.StatusServiceUnavailable
 
 // retryAfterInactive is the Retry-After of a request to an inactive workflow if the sender does not
 // retry after a 4xx.
@@ -62,7 +62,7 @@ func adaptRefusalToSender(
 		return p, refusal
 	}
 	if refusal.Code == webhook.CodeRateLimited || refusal.Code == webhook.CodeWorkflowInactive {
-		p.status, p.retryable = retryableStatus, true
+		p.status, p.retryable = temporaryRefusalStatus, true
 		if refusal.RetryAfter == 0 {
 			refusal.RetryAfter = retryAfterInactive
 		}

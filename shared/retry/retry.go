@@ -70,7 +70,8 @@ func Backoff(attempt int) time.Duration {
 	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
 }
 
-// SleepBackoff waits for Backoff(attempt). It returns the error of ctx if ctx ends first.
+// SleepBackoff sleeps for Backoff(attempt). It returns ctx.Err() if ctx is done first, and nil
+// otherwise.
 func SleepBackoff(ctx context.Context, attempt int) error {
 	Sleep(ctx, Backoff(attempt))
 	return ctx.Err()

@@ -182,17 +182,17 @@ func (c *cancellations) readWhileAwaited() {
 	}
 }
 
-// readNewKeys reads the keys of new cancellations, which have higher revisions than those that it
-// has already read. This would miss keys if the bucket had been recreated, because revisions then
-// begin with 1 again. So readNewKeys also checks that the bucket still contains the newest key of
-// the previous call. It does so if it has found new keys, after a reconnect, and whenever
-// cancelCheckInterval has passed since the last check. If that key is gone, the bucket has been
-// recreated or has lost keys: readNewKeys then reads all keys again, and keeps the cancellations
+// readNewKeys reads the keys of new cancellations. Their revisions are higher than those of the
+// keys that it has already read. In a bucket that was recreated, revisions begin with 1 again, so
+// readNewKeys would miss new keys there. To notice that, it checks whether the bucket still
+// contains the newest key that it has read: when it has found new keys, after a reconnect, and
+// whenever cancelCheckInterval has passed since the last check. If that key is gone, the bucket was
+// recreated or has lost keys. readNewKeys then reads all keys again, and keeps the cancellations
 // that it already knows.
 //
 // The bucket may be recreated once more while readNewKeys reads all keys again. Afterwards,
-// readNewKeys therefore checks that the bucket still contains the newest of these keys. It does not
-// check an older key, because an older key may have expired.
+// readNewKeys therefore checks that the bucket still contains the newest of these keys. Older keys
+// may be gone for another reason: they expire.
 func (c *cancellations) readNewKeys() error {
 	reconnects, last, lastID := c.nc.Stats().Reconnects, c.lastRevision, c.lastExecutionID
 	fromBeginning := last == 0

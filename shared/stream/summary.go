@@ -100,7 +100,7 @@ func (s *startDecoder) setBytesField(field protowire.Number, value []byte) error
 	case 10:
 		text = &s.Payload.ContentType
 	case 13, 14:
-		return checkValues(value)
+		return checkNamedValues(value)
 	case 15:
 		text = &s.TokenID
 	case 16:
@@ -161,9 +161,9 @@ func timeFromParts(seconds, nanos int64) time.Time {
 	return time.Unix(seconds, nanos).UTC()
 }
 
-// checkValues returns an error if data is a hookstart.v1.NamedValues that Decode refuses: its name
-// or a value is not valid UTF-8, or it is malformed.
-func checkValues(data []byte) error {
+// checkNamedValues returns an error if data is a hookstart.v1.NamedValues that Decode refuses: its
+// name or a value is not valid UTF-8, or it is malformed.
+func checkNamedValues(data []byte) error {
 	return eachField(data, func(field protowire.Number, _ uint64, value []byte) error {
 		if (field == 1 || field == 2) && value != nil && !utf8.Valid(value) {
 			return errNotUTF8

@@ -34,8 +34,8 @@ func NewProgressLine(out io.Writer) *ProgressLine {
 // called often.
 func (l *ProgressLine) Rewrites() bool { return l.rewrites }
 
-// Show shows a text, which it formats like fmt.Sprintf. If Rewrites returns true, the text replaces
-// the previous one; otherwise, it goes on a new line.
+// Show prints a text, formatted as by fmt.Sprintf. If Rewrites reports true, the text replaces the
+// previous one on the same line. Otherwise, it goes on a new line.
 func (l *ProgressLine) Show(format string, args ...any) {
 	before, after := "", "\n"
 	if l.rewrites {

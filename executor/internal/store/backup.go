@@ -25,8 +25,8 @@ type Backups interface {
 }
 
 // BackupPart is a part of a store's content, in a form that every driver reads and writes. A backup
-// is a sequence of parts. Because backups with the JSON of parts are kept for years, fields may be
-// added but never renamed.
+// is a sequence of parts. They are stored as JSON in backups that are kept for years, so fields may
+// be added but never renamed.
 type BackupPart struct {
 	// Records holds records without their numbers of duplicates. These are in Duplicates, of this
 	// part or of a later one, because a number of duplicates can exist before its record does.

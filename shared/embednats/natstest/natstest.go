@@ -47,7 +47,7 @@ import (
 //
 // By default, StoreDir is a new folder, and Port is a free port that stays the same across
 // restarts. Options apply to every node of a cluster, except for StoreDir, Port, Name and Cluster,
-// which natstest sets. Log is not called for a server process.
+// which natstest sets. Log is not called if the server runs in a process of its own.
 type Option func(*embednats.Options)
 
 // Node is one server. It is safe for concurrent use.

@@ -21,14 +21,14 @@
 //  1. P has announced R or a later revision. It announces a revision after the sink has applied it,
 //     so the next request at P sees the change.
 //
-//  2. P has been silent for livenessTimeout and is presumed dead. Let H be when the last
-//     announcement from P was received; P is presumed dead from H+livenessTimeout on. If P
-//     requested its lease after the change was stored, P has applied the change, as in case 1; only
-//     its announcement was lost. So a stale lease was requested before the change was stored, and
-//     expires leaseDuration after that request. P sends heartbeats as long as it can renew its
-//     lease. If at most three heartbeats in a row are lost, H is at most four heartbeat intervals
-//     before the request for the last stale lease. So that lease has expired by the time P is
-//     presumed dead, because
+//  2. P has been silent for livenessTimeout and is presumed dead. Call a lease stale if P requested
+//     it before the change was stored. Any later lease is not stale: P has applied the change, as
+//     in case 1, and only its announcement was lost. Let T be when P requested its last stale
+//     lease, and let H be when the last announcement from P was received. The stale lease expires
+//     at T+leaseDuration, and P is presumed dead from H+livenessTimeout on. P sends heartbeats as
+//     long as it can renew its lease, and at most three heartbeats in a row are lost, so
+//     H ≥ T - 4 × heartbeatInterval. So the stale lease has expired by the time P is presumed dead,
+//     because
 //
 //     leaseDuration + 4 × heartbeatInterval ≤ livenessTimeout
 //
@@ -66,13 +66,17 @@
 // the last revision that the follower has applied from the copy with the last sequence of the
 // original.
 //
-// A follower usually knows that it has applied everything once its last applied revision reaches
-// the last sequence. If the newest message is missing, for example after a power cut, the revision
-// never reaches that sequence. Then another sign is needed: a consumer that has nothing more to
-// deliver. This sign is reliable only if the consumer's stream is on one server and had reached
-// that sequence before the consumer was created. So the follower determines the last sequence of
-// the stream, which may be a copy, before it creates a consumer. Without either sign, the follower
-// does not count as current; the next change provides one.
+// A follower knows in one of two ways that it has applied everything:
+//
+//   - Usually, the revision that it applied last reaches the last sequence of the stream. If the
+//     newest message is missing, for example after a power cut, that never happens.
+//   - Otherwise, its consumer has nothing more to deliver. This is reliable only if the consumer's
+//     stream is on one server and had reached that sequence before the consumer was created. So the
+//     follower determines the last sequence of the stream, which may be a copy, before it creates a
+//     consumer.
+//
+// Until it knows in one of these ways, the follower does not count as current. The next change of
+// the registry lets it know.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. While there is no identity, and while the identity states that a

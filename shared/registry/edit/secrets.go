@@ -150,7 +150,7 @@ func (e *Editor) RotateToken(
 	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err == nil {
-			err = checkWorkflowConditions(ctx, have.Record)
+			err = checkWorkflowPreconditions(ctx, have.Record)
 		}
 		if err != nil {
 			return 0, err
@@ -219,7 +219,7 @@ func (e *Editor) SetSamplePayload(
 	if err := checkSample("body", sample); err != nil {
 		return err
 	}
-	if err := checkWorkflowConditions(ctx, have.Record); err != nil {
+	if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 		return err
 	}
 	stored := storedRevisions{}

@@ -348,7 +348,7 @@ func (e *Editor) changeSender(
 			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
-		if err := checkWorkflowConditions(ctx, have.Record); err != nil {
+		if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		if check, ok := ctx.Value(senderConditionKey{}).(func(*registry.Sender) error); ok {

@@ -55,7 +55,7 @@ func (e *Editor) setActive(
 			return 0, errRetry // the earlier transition is now carried out: start again
 		}
 		if have.Record.Active != active {
-			if err := checkWorkflowConditions(ctx, have.Record); err != nil {
+			if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 				return 0, err
 			}
 		}

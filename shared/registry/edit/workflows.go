@@ -74,10 +74,10 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkWorkflowConditions returns ErrChangedSince if a workflow that is about to be changed does
+// checkWorkflowPreconditions returns ErrChangedSince if a workflow that is about to be changed does
 // not satisfy the conditions of WithUpdatedAtCondition and WithMustExistCondition. w is nil if
 // there is no workflow.
-func checkWorkflowConditions(ctx context.Context, w *registry.Workflow) error {
+func checkWorkflowPreconditions(ctx context.Context, w *registry.Workflow) error {
 	if w == nil && ctx.Value(mustExistConditionKey{}) != nil {
 		return ErrChangedSince
 	}
@@ -104,8 +104,8 @@ type TriggerSettings struct {
 	// Filter selects the requests that start an execution: see package filter. nil or a JSON null
 	// selects all.
 	Filter []byte
-	// OrderKey identifies where a request contains its order key. "" means that the executions are
-	// not ordered.
+	// OrderKey is the place of the order key in a request, for example header:X-Customer or
+	// ptr:/order/id. "" means that the executions are not ordered.
 	OrderKey string
 	// SyncResponse makes the response to a request wait until its execution has finished. nil means
 	// that the response does not wait.
@@ -509,7 +509,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		if err := checkWorkflowConditions(ctx, have.Record); err != nil {
+		if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		nodes = removedNodeIDs(have.Record, nil)
@@ -524,7 +524,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 func (e *Editor) prepareWorkflowChange(
 	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
-	if err := checkWorkflowConditions(ctx, have.Record); err != nil {
+	if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 		return err
 	}
 	if err := e.checkWorkflowQueueChange(ctx, have, after); err != nil {

@@ -149,8 +149,8 @@ func register[I, T any](
 	})
 }
 
-// registerPut adds a call that creates or replaces a T. It responds with 201 if it has created the
-// T, and with 200 otherwise.
+// registerPut registers an operation that creates or replaces a T. It responds with 201 if it has
+// created the T, and with 200 if it has replaced it.
 func registerPut[I, T any](
 	to huma.API, c operationSpec,
 	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),

@@ -100,8 +100,8 @@ type postedForm struct {
 	problems          map[string]string // what is wrong with each value, by form field
 	conflictingValues map[string]string // all current values, if they conflict with posted ones
 	created           any               // what the change created and is shown only once
-	// dialogData is the data of the dialog in which the page asks for confirmation. nil means that
-	// the page does not ask.
+	// dialogData is the template data of the confirmation dialog, or nil if no confirmation is
+	// needed.
 	dialogData any
 }
 

@@ -624,7 +624,8 @@ func TestPlanChange(t *testing.T) {
 	if _, status := ask("nobody", "pro", "free"); status != http.StatusNotFound {
 		t.Errorf("of no account: %d", status)
 	}
-	// A workflow that the current plan already refuses is not listed among those that would stop.
+	// The plan free already refuses alpha's requests. So the dialog that asks whether to change to
+	// the plan none does not list alpha among the workflows that would stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
 	if dialog, _ := ask("on-pro", "free", "none"); !strings.Contains(dialog, "This one stops") ||

@@ -95,8 +95,8 @@ type trigger struct {
 	// the sender.
 	SenderForm, NewSecretForm, EndForm formView
 	PresetFields                       presetFields
-	// SecretToEnd and SenderToRemove are the data of the page's confirmation dialogs. nil means
-	// that the page does not ask.
+	// SecretToEnd and SenderToRemove are the template data of the confirmation dialogs. nil means
+	// that the page does not show the dialog.
 	SecretToEnd    *secretToEnd
 	SenderToRemove *api.Sender
 }

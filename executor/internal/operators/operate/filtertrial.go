@@ -124,8 +124,8 @@ func (s *Service) tryFilter(
 // lastRequests returns at most n of the last requests that a trigger node received, followed by the
 // node's sample payload as a further request, if there is one. For each request that it returns, it
 // appends an entry to trial.Requests. Requests whose message has expired or whose body was not kept
-// are left out, and counted in trial.Expired. Requests from when the workflow, or a deleted
-// workflow with the same ID, was in another account are left out without being counted.
+// are left out, and counted in trial.Expired. Requests that were received while this workflow, or a
+// deleted one with the same ID, belonged to another account are left out without being counted.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {

@@ -270,8 +270,9 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 	return put
 }
 
-// PatchWorkflow changes a workflow. patch edits in place the settings that an operator can change,
-// except sample payloads. It may be called more than once.
+// PatchWorkflow changes a workflow by calling patch, which edits the workflow's settings in place.
+// The settings include everything that an operator can change, except sample payloads. patch may be
+// called more than once.
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {

@@ -764,11 +764,11 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// While MoveWorkflow keeps a workflow closed, only the store function that was passed to
-// MoveWorkflow may change the workflow's queue. Other changes of the queue are refused, because
-// they would not copy the delivery IDs. If the workflow was opened and closed again since
-// MoveWorkflow closed it, the store function's change is refused as well, because the IDs of
-// deliveries that were accepted while the workflow was open have not been copied.
+// MoveWorkflow closes a workflow while it copies the delivery IDs. Until it opens the workflow
+// again, only the store function that was passed to MoveWorkflow may change the workflow's queue.
+// Other changes of the queue are refused, because they would not copy the delivery IDs. If somebody
+// opens and closes the workflow in the meantime, even the store function's change is refused,
+// because the IDs of the deliveries that were accepted in between have not been copied.
 func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

@@ -134,7 +134,7 @@ func (s *Authenticator) SessionCaller(r *http.Request) (operate.Caller, error) {
 	if !valid {
 		return operate.Caller{}, ErrUnauthenticated
 	}
-	if err := s.checkSession(r.Context(), sess); err != nil {
+	if err := s.checkNotSignedOut(r.Context(), sess); err != nil {
 		return operate.Caller{}, err
 	}
 	switch {
@@ -153,8 +153,8 @@ func (s *Authenticator) SessionCaller(r *http.Request) (operate.Caller, error) {
 	}
 }
 
-// checkSession returns ErrUnauthenticated if the session has been signed out.
-func (s *Authenticator) checkSession(ctx context.Context, sess session) error {
+// checkNotSignedOut returns ErrUnauthenticated if the session has been signed out.
+func (s *Authenticator) checkNotSignedOut(ctx context.Context, sess session) error {
 	if s.config.RevokedSessions == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *Authenticator) SessionCheck(r *http.Request) func(context.Context) erro
 	if r.Header.Get("Authorization") != "" || !valid {
 		return nil
 	}
-	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
+	return func(ctx context.Context) error { return s.checkNotSignedOut(ctx, sess) }
 }
 
 // SessionExpiresAt returns the time at which the session that authenticates the request expires. It

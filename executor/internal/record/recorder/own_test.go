@@ -18,7 +18,7 @@ import (
 
 var own = stream.Layout{Own: true}
 
-// ownStreams creates queue q's own streams.
+// ownStreams creates the own streams of the queue "q".
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	if err := stream.EnsureOwnStreams(r.t.Context(), r.js, stream.DefaultSettings, "q",

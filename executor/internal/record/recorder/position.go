@@ -112,13 +112,14 @@ type databaseRecovery struct {
 	// again once every message up to that sequence is acknowledged.
 	ackGoalByStream map[string]uint64
 	ackFloors       map[string]ackFloor // the most recent ack floor, by stream
-	// lastDelivered maps each stream to the highest sequence that had been delivered at the last
-	// comparison. A stream has no entry if everything delivered had been acknowledged.
+	// lastDelivered maps each stream to the highest sequence that had been delivered when the
+	// database was last compared with the stream. A stream has no entry if everything delivered had
+	// been acknowledged.
 	lastDelivered  map[string]uint64
 	databaseBehind bool // whether the database lacks acknowledged messages
-	// maybeMissingSince is when the recorder found that the store may be connected to a new
-	// database, which may lack acknowledged messages above the ack floors. It is zero if there is
-	// no such doubt.
+	// maybeMissingSince is when the recorder first suspected that the store is connected to another
+	// database, which may lack messages above the ack floors that were acknowledged. It is zero if
+	// there is no such suspicion.
 	maybeMissingSince time.Time
 }
 
@@ -154,9 +155,9 @@ func (r *databaseRecovery) addAckGoal(stream string, goal uint64) {
 	r.ackGoalByStream[stream] = max(r.ackGoalByStream[stream], goal)
 }
 
-// setDelivered sets the stream's entry in lastDelivered after a comparison. delivered is the
-// sequence up to which messages had been delivered. 0 means that every delivered message has been
-// acknowledged; the entry is then removed.
+// setDelivered notes, once the database has been compared with a stream, the sequence up to which
+// the stream's messages had been delivered by then. If delivered is 0, every delivered message had
+// been acknowledged, and setDelivered removes the stream's entry from lastDelivered.
 func (r *databaseRecovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -437,10 +437,10 @@ func (i Installation) writeStream(
 	return i.forEachMessage(ctx, saved.Name, config, each)
 }
 
-// writeBucket writes the newest record under each of the bucket's keys. It adds to keys the IDs of
-// the secrets keys that encrypt these records, and returns the number of records and the newest
-// one. If a record changes while writeBucket reads, the file may contain several versions of it,
-// and a restore applies the last one.
+// writeBucket writes the newest record under each key of the bucket. It returns the number of
+// records that it has written, and the newest record. If these records are encrypted, it adds the
+// IDs of the secrets keys that were used to the set keys. If a record changes while writeBucket
+// reads, the file may contain several versions of it, and a restore applies the last one.
 //
 // writeBucket returns once it has written, for every key that existed at the beginning, the record
 // as of the beginning or a newer one. It does not rely on the server's count of pending messages:
