@@ -62,7 +62,7 @@ func (r *report) write(out io.Writer) {
 	line("given up", a.refusedButStoredWithID,
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("skipped", a.skipped,
-		"given to no runner by a NATS server whose disk was full, and ended as failed: dead letters")
+		"given to no runner by a NATS server with a full disk, and ended as failed: dead letters")
 	line("misjudged", a.falseRepeats, "called deduplicated though nothing came before")
 	line("faults", len(r.incidents), formatCounts(countByKind(r.incidents)))
 	line("ended", len(r.processProblems), "processes that ended by themselves or not well")

@@ -224,6 +224,9 @@ func (r *report) addAudit(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
+	if err := markEndedUnreported(ctx, i.client(), records); err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
 	if r.deadLetteredStarts, err = deadLetteredStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}

@@ -213,8 +213,6 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 				count:    records[e.ExecutionID].count + 1,
 				status:   status,
 				attempts: e.Attempts,
-				endedUnreported: e.Error != nil &&
-					strings.Contains(*e.Error, "without a report that can be read"),
 			}
 		}
 	}
@@ -233,6 +231,30 @@ func itemsWithRetry[T any](
 		})
 		return list, err
 	})
+}
+
+// unreportedReason is part of the reason of the dead letters of executions that an executor has
+// ended because their group of runners had acknowledged them without a report.
+const unreportedReason = "without a report that can be read"
+
+// markEndedUnreported sets endedUnreported in the records of the executions that an executor has
+// ended because their group of runners had acknowledged them without a report.
+func markEndedUnreported(
+	ctx context.Context, client *apiclient.Client, records map[string]recordSummary,
+) error {
+	for d, err := range itemsWithRetry(ctx,
+		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
+			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{Reason: unreportedReason}, p)
+		}) {
+		if err != nil {
+			return err
+		}
+		if r, isRecorded := records[d.ExecutionID]; isRecorded {
+			r.endedUnreported = true
+			records[d.ExecutionID] = r
+		}
+	}
+	return nil
 }
 
 // deadLetteredStarts describes the start messages that executors have put aside. There should be
