@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// While the page of an execution is open, it shows the progress of the execution until the end.
+// An execution's page that stays open shows the progress of the execution until it has ended.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

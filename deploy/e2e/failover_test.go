@@ -32,8 +32,8 @@ type failoverRun struct {
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // IDs of the executions that the runner reported as failed
-	// after holds the execution ID of each run that began after an earlier run of the same
-	// execution had ended.
+	// after holds the IDs of the executions that ran again although an earlier run had ended. An ID
+	// is listed once for each such run.
 	after []string
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// children returns the child processes of the process parent: their states as in /proc/PID/stat,
-// such as Z for a zombie, keyed by process ID.
+// children returns the states of parent's child processes, keyed by process ID. A state is a letter
+// as in /proc/PID/stat, such as Z for a zombie.
 func children(parent int) map[int]string {
 	found := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

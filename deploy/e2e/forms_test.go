@@ -119,9 +119,9 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
-	// Make the request for the fields of a preset fail. Submitting the form must then show the
-	// fields instead of setting the sender. If the server refuses the form, the secret that was
-	// typed must stay in its field.
+	// The page requests a preset's fields when the operator chooses the preset. Make this request
+	// fail. Submitting the form must then show the fields instead of setting the sender. If the
+	// server then refuses the form, the secret that was typed must stay in its field.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => path.startsWith("/fragments/sender")
@@ -199,7 +199,8 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 	b.wait(`document.getElementById("account-problem").hidden`)
 	b.wait(`document.getElementById("name").value === ""`)
 
-	// Pressing the button again before the next page is shown does nothing.
+	// Pressing a form's button again before the next page is shown does not post the form again.
+	// The script below presses it repeatedly after the first post.
 	b.visit("/workflows/demo")
 	b.evaluate(`{
 		const fetch = window.fetch;

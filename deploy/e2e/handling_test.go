@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// sendActions posts a request for each action. It waits until the executions of the requests that
-// the node's filter accepts have succeeded.
+// sendActions posts a request for each action. If the node's filter accepts a request, sendActions
+// waits until the request's execution has succeeded.
 func sendActions(t *testing.T, l *localProgram, actions ...string) {
 	t.Helper()
 	for _, action := range actions {
@@ -95,8 +95,8 @@ func TestHandlingByKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.text("#filter-now table", "ptr:/action")
 
-	// Another client has changed the node meanwhile. The first attempt to save does not overwrite
-	// that change.
+	// Let another client change the node while the page is open. The operator's first attempt to
+	// save must not overwrite that change.
 	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
 		apiclient.Patch{"orderKey": "ptr:/theirs"}); err != nil {
 		t.Fatal(err)

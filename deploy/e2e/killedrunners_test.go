@@ -297,11 +297,12 @@ func finalStates(
 	}
 }
 
-// checkRepeats checks that an execution ran again only if it was in flight when its runner was
-// killed. It was in flight if its handler had not returned, or if its acknowledgement may not have
-// reached the server. The acknowledgement may be missing only if at most 3*places other handlers of
-// the runner returned after this one: places acknowledgements may be pending, one for each
-// execution that a runner runs concurrently, and on a busy machine twice as many may be in transit.
+// checkRepeats checks that an execution ran again only if its runner was killed and the execution
+// was in flight at that time: its handler had not returned, or its acknowledgement may not have
+// reached the server. A runner has up to places acknowledgements that are not yet sent, one for
+// each execution that it runs concurrently. On a busy machine, up to 2*places more may be in
+// transit. An acknowledgement can therefore be missing only if at most 3*places other handlers of
+// the runner returned later.
 //
 // repeats is the number of runs that were followed by another run of the same execution, and
 // unacknowledged the number of those whose handler had returned.

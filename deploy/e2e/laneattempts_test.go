@@ -308,11 +308,12 @@ func holdNewer(
 	h.ingress.MoveToSharedStream(t, orderedQueue)
 	h.newer = h.ingress.Start(t, post)
 	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
-	// Make the runner receive the newer message first, and then hold it. To this end, serve it a
-	// fake record of the queue. At first, the record says that the queue uses its own stream, so
-	// the runner takes the messages in the shared stream for the older ones and fetches those
-	// first. Once it has the newer message, the record says that the queue drains its own stream:
-	// the messages there now count as older, so the runner holds the newer one.
+	// Make the runner receive the newer message first, and then hold it. The test does this by
+	// answering the runner's requests with a fake record of the queue. At first, the record says
+	// that the queue uses its own stream, so the runner assumes that the messages in the shared
+	// stream are the older ones, and fetches those first. Once the runner has the newer message,
+	// the record says that the queue drains its own stream: the messages there now count as older,
+	// so the runner holds the newer one.
 	arrived := false
 	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
 		if arrived = arrived || delivered; arrived {

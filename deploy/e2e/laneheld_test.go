@@ -125,8 +125,8 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
 
 // While a runner cannot read its queue's record, it holds executions with an order key, because an
-// older execution may be in the other stream. This applies even if the runner could read the record
-// before.
+// older execution may be in the other stream. It does so even if it was able to read the record
+// earlier.
 func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
@@ -174,10 +174,10 @@ func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
 	}
 }
 
-// answerOutdated answers requests for the record of orderedQueue, in place of the registry. The
-// answers say that the queue drains its own stream. Only one answer is outdated and says that the
-// queue still uses its own stream: the first one after a message of a lane in the own stream has
-// been delivered. answered becomes true when this answer is given.
+// answerOutdated answers requests for the record of orderedQueue, in place of the registry. Every
+// answer but one says that the queue drains its own stream. The other answer is outdated: it says
+// that the queue still uses its own stream. answerOutdated gives it once, at the first request
+// after a lane's message in the own stream has been delivered, and then sets answered to true.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	answered = &atomic.Bool{}
 	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {
@@ -190,8 +190,9 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 }
 
 // answerSettings answers all requests for the record of orderedQueue, in place of the registry. For
-// each answer it calls phase, which returns the phase in the record. delivered is true if the
-// stream with the given layout has a message of a lane that is delivered but not acknowledged.
+// each answer it calls phase, which returns the queue's phase in the record. It passes delivered as
+// true if, in the stream with the given layout, a lane has a message that is delivered but not
+// acknowledged.
 func answerSettings(
 	t *testing.T, nc *nats.Conn, layout stream.Layout,
 	phase func(delivered bool) stream.QueueStreamPhase,

@@ -64,7 +64,7 @@ func newQueries(t *testing.T) *queries {
 var targetLabels = []string{"job", "instance"}
 
 // check parses a PromQL expression, and checks that its metrics, labels and label values exist.
-// where says in error messages where the expression is from.
+// where says where the expression is from; error messages begin with it.
 func (q *queries) check(where, expression string) {
 	q.t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)

@@ -65,7 +65,7 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 // moving is an installation with three workflows and two queues. The workflows "killed" and
 // "ordered" start executions in the queue "killed", which moves between the streams. Programs with
 // the Go kit run its executions. Each sender to "ordered" has its own order key. The workflow
-// "other" starts executions in the queue "other", which hookstart run takes.
+// "other" starts executions in the queue "other", which hookstart run serves.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -272,7 +272,7 @@ func (m *moving) load() (stop func()) {
 
 // deliver sends a delivery until it is accepted, as senders do, and returns the ID of its
 // execution. It tries the ingresses in turn, beginning with number n%len(m.urls). If original is
-// not "", the response must say that the delivery is a repeat of that execution.
+// not "", the delivery is a repeat: the response must say so and contain the execution ID original.
 func (m *moving) deliver(workflow, delivery string, n int, original string) (id string) {
 	began := time.Now()
 	refused := ""

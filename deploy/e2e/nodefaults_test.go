@@ -599,9 +599,9 @@ func TestNodeForgetsExpiredCancellations(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancelMany("new", 200)
-	// Read twice. If the kit read the bucket just while it was empty, its next reading starts over
-	// at the first key and does not drop the purged cancellations. Only the reading after that
-	// drops them.
+	// Make the kit read the bucket twice. The kit may have read it while it was empty, between the
+	// purge and the new cancellations. The next read then starts over at the first key, but does
+	// not drop the purged cancellations; only the read after that does.
 	readKeys()
 	readKeys()
 	ingress.Start(t, post)

@@ -24,8 +24,8 @@ var orderedExecutions = flag.Int("ordered", 0,
 	"number of executions in TestOrderHoldsWhileRunnersAreKilled and TestOrderHoldsInACluster, of "+
 		"500 keys, with a kill every 2 s; 0: short tests")
 
-// makeOrdered creates a workflow with the queue "killed", whose order key is the query parameter
-// "key", and returns its path.
+// makeOrdered creates a workflow and returns the path and query of its webhook URL. The workflow's
+// executions are in the queue "killed", and their order key is the query parameter "key".
 func makeOrdered(t *testing.T, c *apiclient.Client) string {
 	t.Helper()
 	path := makeWorkflow(t, c, "killed")
@@ -75,8 +75,8 @@ func (o *ordered) startRunner() *testRunner {
 	return r
 }
 
-// replaceRunner kills one of the runners, each of them in turn, and starts another one in its
-// place.
+// replaceRunner kills a runner and starts another one in its place. Repeated calls replace the
+// runners in turn.
 func (o *ordered) replaceRunner() {
 	o.t.Helper()
 	i := o.kills % len(o.members)
@@ -112,8 +112,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run starts executions with post, and returns when all of them have ended. Meanwhile it calls
-// disturb repeatedly: in a long test every 2 s, and otherwise each time a further share of the
-// executions, 1/parts, has ended.
+// disturb repeatedly: every 2 s in a long test, and otherwise whenever another 1/parts of the
+// executions have ended.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -152,8 +152,8 @@ func (o *ordered) ended() int {
 
 // check waits until all executions have ended, and checks that the handlers of each key ran in the
 // order of acceptance. failed is the number of runs whose handler failed. repeats is the number of
-// runs that followed an earlier run of the same execution whose handler had not failed, for example
-// because its runner was killed.
+// times that an execution ran again although its handler had not failed, for example because its
+// runner was killed.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()

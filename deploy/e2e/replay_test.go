@@ -114,7 +114,8 @@ func (r *sentRequest) send(t *testing.T, to string, want int) {
 }
 
 // check compares the request as it was sent with the one on the stream. Additional headers on the
-// stream are ignored, because net/http adds some. what describes the message on the stream.
+// stream are ignored, because net/http adds some. Error messages begin with what, a description of
+// the message on the stream.
 func (r *sentRequest) check(t *testing.T, what string, got request) {
 	t.Helper()
 	if !bytes.Equal(got.payload.Body, r.body) ||

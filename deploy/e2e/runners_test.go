@@ -309,9 +309,10 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
-// evilRunner is a program that uses the Node.js kit. The input names an entry of values, with which
-// the handler throws or returns a value that is hard to convert to text or JSON. Those options of
-// the runner that are functions, such as log, throw as well.
+// evilRunner is a program that uses the Node.js kit. The input is a key of values, a map of
+// functions. The handler calls the function under that key, which throws or returns something that
+// is hard to convert to text or JSON. Runner options that are functions, such as log, throw as
+// well.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";

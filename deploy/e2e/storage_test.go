@@ -84,8 +84,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 			}
 		}
 	}
-	// findRoom checks that requests of the other two accounts are accepted at both ingresses. when
-	// describes the situation in messages.
+	// findRoom checks that requests of the other two accounts are accepted at both ingresses. Error
+	// messages begin with when, a description of the situation.
 	findRoom := func(when string) {
 		t.Helper()
 		for ingress := range urls {

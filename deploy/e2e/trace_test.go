@@ -194,8 +194,9 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// A request without a valid token cannot decide whether it is traced, or in which trace. Its
-	// span is in a new trace and only links to the one that the request names.
+	// A sender without a valid token cannot choose whether its request is traced, or in which
+	// trace. The request's span is in a new trace, and only links to the trace that the request
+	// names.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",

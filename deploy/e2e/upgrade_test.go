@@ -393,7 +393,7 @@ func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	return ran, stop
 }
 
-// countRun adds a run of an execution to ran.
+// countRun adds one to the number of runs that ran holds for an execution.
 func countRun(ran *sync.Map, id string) {
 	n, _ := ran.LoadOrStore(id, &atomic.Int64{})
 	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored

@@ -25,8 +25,9 @@ func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready, done := make(chan local.StartedServices, 1), make(chan error, 1)
-	// A tenth of NATSMaxStore is reserved for messages other than start messages. That is more than
-	// the test can send between two measurements of the used storage.
+	// A tenth of NATSMaxStore is reserved for messages other than start messages. Between two
+	// measurements of the used storage, the test cannot send enough start messages to fill this
+	// reserve.
 	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Quiet()
 	c.OnReady = func(s local.StartedServices) { ready <- s }
 	ctx, stop := context.WithCancel(context.Background())

@@ -84,9 +84,9 @@ func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	own := parsed[Config](t)
 	here := flags(&own)
-	// Give each flag a greater value than the flag before it. The order of the fields then makes
-	// the configuration valid: it must have a stream age of at least the deduplication window, and
-	// memory for bodies of at least the maximum length of one body.
+	// Give each flag a greater value than the flag before it. The configuration is valid only if
+	// the stream age is at least the deduplication window, and the memory for bodies at least the
+	// maximum length of one body. The order of the fields makes sure of both.
 	number := int64(1_000_000_000)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		value, ok := here[field.Name]

@@ -48,13 +48,13 @@ type Config struct {
 	// Out receives the report. nil means standard output.
 	Out io.Writer `kong:"-"`
 	// SkipAwaitingEnds skips waiting for the end of every execution, which takes more than a minute
-	// in the control.
+	// in the control run (see defaultSyncConfig).
 	SkipAwaitingEnds bool `kong:"-"`
 	// CutsPerDisk is the number of cuts after which a run continues with a new installation on
 	// empty disks. 0 means 10.
 	CutsPerDisk int `kong:"-"`
 	// loseAllUnsynced makes each cut drop everything that was not synced, instead of a random part.
-	// It is set for a control that has only a few cuts but must still lose data.
+	// It is set for a control run that has only a few cuts but must still lose data.
 	loseAllUnsynced bool
 }
 
@@ -92,8 +92,9 @@ type Result struct {
 }
 
 // Run cuts the power in both modes and prints a table. It returns an error if anything is missing
-// with --sync-always, if nothing is missing in the control, or if a mode has another fault. If this
-// machine cannot mount a FUSE file system, Run prints the reason and returns nil.
+// with --sync-always, if nothing is missing in the control run, which has the default sync
+// interval, or if a mode has another fault. If this machine cannot mount a FUSE file system, Run
+// prints the reason and returns nil.
 func Run(ctx context.Context, c Config) (err error) {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -134,7 +135,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// maxClusterControlCuts is the maximum number of power cuts in the control if there are several
+// maxClusterControlCuts is the maximum number of power cuts in the control run if there are several
 // NATS servers.
 const maxClusterControlCuts = 3
 
@@ -150,8 +151,8 @@ func (c Config) defaultSyncConfig() Config {
 }
 
 // check returns an error that lists the faults in r, or nil if there are none. If mustLose is true,
-// as in the control, lost deliveries and changes are expected, and it is a fault if no delivery was
-// lost: the test could then not detect losses.
+// as in the control run, lost deliveries and changes are expected, and it is a fault if no delivery
+// was lost: the test could then not detect losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -324,9 +325,9 @@ func (l *powerCutRun) checkTargets() {
 	}
 }
 
-// powerOn turns the installation on and prepares it for the load. The first time, with again false,
-// it creates the queues' own streams. After a cut, with again true, it checks the data that the cut
-// has left.
+// powerOn turns the installation on and prepares it for the load. again is false for the first
+// start, in which powerOn creates the queues' own streams. After a cut, again is true, and powerOn
+// checks the data that has survived the cut.
 func (l *powerCutRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.startAndAwaitReady(ctx); err != nil {
 		return err

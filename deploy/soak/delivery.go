@@ -106,8 +106,9 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	d.notStoredYet = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request for d that got no response. what describes the error in the
-// totals. neverConnected means that no connection was established, so that nothing was sent.
+// recordFailure records a request for d that got no response. what is the kind of error under which
+// the totals count it. neverConnected means that no connection was established, so that nothing was
+// sent.
 func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -204,7 +204,8 @@ func (i *installation) newNATSLinks() (links []*link.Link, natsURL string, err e
 }
 
 // addNodes prepares the NATS nodes without starting them. Each node connects to each other node
-// through a separate link. first is the disk of the first node, or nil.
+// through a separate link. first is the disk of the first node; nil means that it stores its data
+// in the installation's folder, like the other nodes.
 func (i *installation) addNodes(count int, first *disk) error {
 	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count),
 		make([]*freeport.Port, count)

@@ -106,30 +106,31 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends the request that sent describes, and returns a copy of sent that also holds the
-// response and the duration. Like a load balancer, it tries the next ingress if an ingress refuses
-// the connection. turn selects the workflow and the ingress that is tried first.
-func (p *posting) request(ctx context.Context, sent posted, turn int) posted {
-	sent.began = time.Now()
+// request sends one request, whose marker and hasID are those of next. It returns a copy of next in
+// which the response and the duration are filled in. Like a load balancer, it tries the next
+// ingress if an ingress refuses the connection. turn selects the workflow and the ingress that is
+// tried first.
+func (p *posting) request(ctx context.Context, next posted, turn int) posted {
+	next.began = time.Now()
 	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]
 	for n := range p.senders.urls {
 		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
-		sent.answer, sent.err = p.senders.sendRequest(ctx, &delivery{
-			marker: sent.marker,
-			hasID:  sent.hasID,
+		next.answer, next.err = p.senders.sendRequest(ctx, &delivery{
+			marker: next.marker,
+			hasID:  next.hasID,
 		}, url+path)
-		if sent.err == nil {
+		if next.err == nil {
 			break
 		}
-		if _, neverMade := classifyRequestError(sent.err); !neverMade {
+		if _, neverMade := classifyRequestError(next.err); !neverMade {
 			break
 		}
 	}
-	sent.took = time.Since(sent.began)
+	next.took = time.Since(next.began)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = append(p.all, sent)
-	return sent
+	p.all = append(p.all, next)
+	return next
 }
 
 // end stops posting, waits for every response, and returns all requests with their results.

@@ -82,7 +82,8 @@ type operator struct {
 }
 
 // newOperators creates count accounts, each with a workflow, and returns an operator for each of
-// them. seed determines their random changes, and f describes the current partition in messages.
+// them. seed determines their random changes. f provides the description of the current partition,
+// which messages about contradictions contain.
 func newOperators(
 	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
 ) (*operators, error) {
@@ -255,9 +256,9 @@ func (o *operator) deleteWorkflow(ctx context.Context, client *apiclient.Client)
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
-		// The workflow existed, so an earlier deletion that was not confirmed must have taken
-		// effect. If the workflow still exists nevertheless, the checks after this change report a
-		// contradiction.
+		// The executor responds that the workflow does not exist, so an earlier attempt to delete
+		// it has probably taken effect without a confirmation. If the executor is wrong and the
+		// workflow still exists, the checks after this change report a contradiction.
 		err = nil
 	}
 	if err == nil {
@@ -311,8 +312,9 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 	return nil
 }
 
-// learnToken queries random executors until one returns a token that the operator does not know
-// yet, and makes it the token that all services must show.
+// learnToken asks random executors for the operator's trigger, until one of them returns a token
+// that is neither the current token nor the revoked one. This token becomes the current one: from
+// now on, the operator expects it from every service.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -405,10 +407,10 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// checkWebhook sends a request with a token to one ingress, and records a contradiction if the
-// response is not want: an error code or "200". If strict is false, a 429, a 5xx and a missing
-// response are allowed. name describes the token in messages, and number makes the request's marker
-// unique.
+// checkWebhook sends a request with a token to one ingress. want is the expected response: an error
+// code or "200". checkWebhook records a contradiction if the response is different. If strict is
+// false, a 429, a 5xx and a missing response are allowed. name describes the token in messages, and
+// number makes the request's marker unique.
 func (o *operator) checkWebhook(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {
@@ -500,8 +502,8 @@ func (o *operator) wantWorkflowResponse() string {
 }
 
 // checkExecutorResponse runs call, which queries an executor, and records a contradiction if the
-// result is not want. The result is a description of the state or, if the API returned an error,
-// its HTTP status. If strict is false, 5xx and connection errors are allowed. what names the
+// result differs from want. The result is a description of the state or, if the API returned an
+// error, its HTTP status. If strict is false, 5xx and connection errors are allowed. what names the
 // queried object in messages.
 func (o *operator) checkExecutorResponse(
 	ctx context.Context, e *service, strict bool, what, want string,

@@ -201,11 +201,12 @@ func countAccepted(answers []probe) (s acceptedShare) {
 	return s
 }
 
-// refusedDuration returns the length of the period in which requests were refused or not answered,
-// or 0 if all were accepted. The period begins when the first refused request was sent. It ends
-// when the first request after the last refused one was sent or, if there is none, when the last
-// refused one completed. answers must be sorted by the time at which the requests were sent.
-func refusedDuration(answers []probe) time.Duration {
+// refusalSpan returns the length of the period in which requests were refused or not answered,
+// or 0 if all were accepted. The period begins when the first refused request was sent, and ends
+// when the request after the last refused one was sent. If no request was sent after the last
+// refused one, the period ends when that one completed. answers must be sorted by the time at which
+// the requests were sent.
+func refusalSpan(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)
 	if first < 0 {
@@ -221,9 +222,9 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest of the sorted durations for which at least the given share of all
-// durations are less than or equal to it; with the share 0.99, it is the p99. It returns 0 if there
-// are no durations. The share must be more than 0 and at most 1.
+// quantile returns the shortest of the sorted durations that at least the given share of them do
+// not exceed. With the share 0.99, it is the p99. quantile returns 0 if there are no durations. The
+// share must be more than 0 and at most 1.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -51,7 +51,7 @@ func TestLongestRefusal(t *testing.T) {
 				began: began, ended: began.Add(time.Second / 4), accepted: mark == '+',
 			})
 		}
-		if got := refusedDuration(all); got != want {
+		if got := refusalSpan(all); got != want {
 			t.Errorf("%q: refused for %s, not %s", answers, got, want)
 		}
 	}

@@ -268,7 +268,7 @@ func (z *zoneMeasurer) cutZoneOff(
 			continue
 		}
 		c.inOtherZones.add(countAccepted(answers))
-		c.longestRefusal = max(c.longestRefusal, refusedDuration(answers))
+		c.longestRefusal = max(c.longestRefusal, refusalSpan(answers))
 		for _, answer := range answers {
 			if answer.accepted {
 				c.slowestAccepted = max(c.slowestAccepted, answer.ended.Sub(answer.began))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxLinesPerKind is the maximum number of lines printed for each kind of violation.
-const maxLinesPerKind = 10
+// maxLinesPerViolationKind is the maximum number of lines printed for each kind of violation.
+const maxLinesPerViolationKind = 10
 
 // report is the result of a soak.
 type report struct {
@@ -136,7 +136,7 @@ func (r *report) falseRepeatsErr() error {
 }
 
 func printFirstLines(out io.Writer, lines []string) {
-	for _, text := range lines[:min(len(lines), maxLinesPerKind)] {
+	for _, text := range lines[:min(len(lines), maxLinesPerViolationKind)] {
 		_, _ = fmt.Fprintln(out, "  ", text)
 	}
 }

@@ -123,8 +123,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// handleClosed logs that the connection was closed for good, although the program did not call its
-// Close method, and calls OnClosed.
+// handleClosed is called when the connection was closed for good and the program has not called
+// Close. It logs this and calls OnClosed.
 func (o *Options) handleClosed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The target contains these texts. An attacker who receives one of the first three, or changes
-// record, has succeeded.
+// The target contains these texts. An attacker has succeeded if it receives one of the first three,
+// or changes the message that contains the last one.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -404,7 +404,8 @@ func (a *attacker) listen(subject string) {
 }
 
 // result describes the effect of an attack so far: a secret that the attacker has seen, or the
-// difference from the state before. It returns "" if there is no effect.
+// difference between the target's current state and before, its state before the attack. It returns
+// "" if there is no effect.
 func (a *attacker) result(before []string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

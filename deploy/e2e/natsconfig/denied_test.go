@@ -19,8 +19,8 @@ type attempt struct {
 	// by is the time that the action may take to have an effect. 0 means hardlyAnyTime.
 	by time.Duration
 	// brings is a text that attacker.result contains once the action itself has had its effect. It
-	// is needed only if the preparations for the action already have an effect, and is ""
-	// otherwise. TestEveryAttemptWouldBeSeen waits for this text.
+	// is set only if the preparations for the action already have a visible effect; otherwise it is
+	// "". TestEveryAttemptWouldBeSeen waits for this text.
 	brings string
 	// control is another action with the same effect as do. It is set if do fails even with all
 	// permissions. TestEveryAttemptWouldBeSeen then runs control instead of do, with all
@@ -32,8 +32,8 @@ type attempt struct {
 // has received.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is how long an attempt waits so that a consumer that the function push creates has
-// sent two idle heartbeats.
+// heartbeats is the duration of an attempt that uses push: in this time, the consumer that push
+// creates sends two idle heartbeats.
 const heartbeats = 250 * time.Millisecond
 
 // answerTimeout is the time that an attempt waits for a response. Most attempts get none.
@@ -127,7 +127,7 @@ var attempts = []attempt{
 		roles: "ri",
 		do:    request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`),
 	},
-	// Executors are exempt, because they copy the buckets into the database.
+	// Executors may do this, because they copy the buckets into the database.
 	{
 		name:  "read a token by a consumer",
 		roles: "ri",
@@ -140,7 +140,7 @@ var attempts = []attempt{
 	{name: "listen to hookstart's own subjects", roles: "ri", do: listening("hookstart.>")},
 	{name: "listen to everything", roles: "rie", do: listening(">")},
 	{
-		// Executors are exempt. They must query the stream's leader, because only the leader is
+		// Executors may do this: they must query the stream's leader, because only the leader is
 		// sure to know that a message is missing.
 		name:  "read an execution from the stream",
 		roles: "ri",
@@ -157,8 +157,8 @@ var attempts = []attempt{
 		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main",
 			`{"batch": 1, "no_wait": true}`),
 	},
-	// Executors do not make this attempt, because they may create consumers: they create those of
-	// runner groups. The attempt above shows that they cannot fetch messages from such a consumer.
+	// Executors may create such a consumer, because they create those of runner groups. The attempt
+	// "read another queue by its consumer" shows that they cannot fetch messages from it.
 	{
 		name:  "read another queue by a consumer of one's own",
 		roles: "ri",
@@ -210,7 +210,7 @@ var attempts = []attempt{
 	// Attempts to write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
-	// Executors are exempt, because they end executions that no runner received.
+	// Executors may do this, because they end executions that no runner received.
 	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
 	{
 		name:  "publish progress of another queue",
@@ -260,7 +260,7 @@ var attempts = []attempt{
 
 	{name: "tell the ingresses what accounts hold", roles: "ri", do: publish("hookstart.storage")},
 
-	// Attempts to write by directing a response to a subject.
+	// Attempts to write to a forbidden subject by directing a response to it.
 	{
 		name:  "write the registry by the answer to CONSUMER.INFO",
 		roles: "r",
@@ -357,8 +357,8 @@ var attempts = []attempt{
 		},
 	},
 
-	// Attempts to make the server send messages to a subject. The server sends them only if a
-	// client subscribes to exactly that subject.
+	// Attempts to make the server send messages to a forbidden subject. The server sends them only
+	// if a client subscribes to exactly that subject.
 	{
 		name:   "take a group's messages by a consumer's deliveries",
 		roles:  "ri",
@@ -432,7 +432,7 @@ var attempts = []attempt{
 		do:    request("FEED.API.STREAM.DELETE.KV_registry", ""),
 	},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
-	// Executors are exempt, because they trim the history of the buckets. This adds no risk: an
+	// Executors may do this, because they trim the history of the buckets. This adds no risk: an
 	// executor can overwrite the tokens anyway.
 	{
 		name:  "purge the tokens",
@@ -467,8 +467,8 @@ var attempts = []attempt{
 		roles: "rie",
 		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", ""),
 	},
-	// Executors are exempt, because they need the permission to pause queues, and NATS cannot limit
-	// that permission to the consumers of runners.
+	// Executors can do this, because they need the permission to pause queues, and NATS cannot
+	// limit that permission to the consumers of runners.
 	{
 		name:  "pause the executors' consumer",
 		roles: "ri",

@@ -59,7 +59,7 @@ const (
 )
 
 // acknowledged starts counting the acknowledgements of all consumers. The returned function returns
-// how many one consumer has received so far. The consumer is given by the prefix of its
+// how many one consumer has received so far. Its argument is the prefix of that consumer's
 // acknowledgement subjects, for example "$JS.ACK.EXECUTIONS.executor".
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()

@@ -153,9 +153,9 @@ type site struct {
 	url     string
 }
 
-// startSite starts the given number of servers with a configuration file. If each is not nil,
-// startSite calls it before it reads the file for a server, for example to set environment
-// variables. Afterwards it calls the functions in change, which may modify the options from the
+// startSite starts the given number of servers with a configuration file. Before it reads the file
+// for a server, it calls the function each, unless each is nil, for example to set environment
+// variables. After that, it calls the functions in change, which may modify the options from the
 // file. i is the number of the server, counted from 0.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(

@@ -17,8 +17,8 @@ type Events struct {
 	Conditions []EventCondition `json:"conditions" doc:"The conditions that an event has reported and that have not ended."`
 }
 
-// EventCondition is an ongoing condition, such as a queue without runners, whose beginning an
-// operator event has reported.
+// EventCondition is an ongoing condition, such as a queue without runners. An operator event has
+// reported its beginning.
 type EventCondition struct {
 	// Kind is the kind of the event that reported the condition.
 	Kind string `json:"kind" example:"queue.unattended"`

@@ -21,8 +21,8 @@ type Queue struct {
 type QueueGroup struct {
 	Group   string `json:"group" doc:"The name of the group, or the name of the consumer if it was not created by the runner kit." example:"main"`
 	Members int    `json:"members" doc:"The number of running members. A member that was killed is no longer counted after at most 12 seconds. For runners that send no heartbeats, it is the number of waiting requests for work."`
-	// If MembersUnknown is true, Members is 0 only because the executor has not waited long enough
-	// for heartbeats, and the group may have members.
+	// MembersUnknown is true if Members is 0 only because the executor has not listened to
+	// heartbeats for long enough yet. The group may then have members.
 	MembersUnknown bool   `json:"membersUnknown,omitempty" doc:"Whether the group may have members although none is counted: the executor has started or reconnected, and has not listened to the heartbeats of runners for 12 seconds yet. Absent means false."`
 	Waiting        uint64 `json:"waiting" doc:"The number of starts that no member has received. Without members, it includes the starts that a former member received and did not finish."`
 	// MaxInFlight is the maximum number of executions that the group's members have received and

@@ -88,8 +88,8 @@ func (l *Link) accept() {
 	}
 }
 
-// forward opens a connection to the target, and copies bytes between that connection and from, the
-// connection of a client.
+// forward connects to the target, and copies bytes in both directions between the target and from,
+// which is the connection of a client. It returns when copying has ended in both directions.
 func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	l.waitUntilOpen() // while the link is silent, do not connect to the target

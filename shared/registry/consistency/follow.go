@@ -623,9 +623,9 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// hasTrustedIdentity reports whether the registry has an identity that the follower can rely on: it
-// is the identity that the follower found first, no backup is being restored, and if the registry
-// went back to an earlier state, an executor has checked it since.
+// hasTrustedIdentity reports whether the follower can rely on the registry's identity. This is so
+// if it is the identity that the follower found first, no backup is being restored, and, after the
+// registry was reset to an earlier state, an executor has verified it.
 func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -667,9 +667,9 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 
 // checkOrReloadBucket returns an error if the bucket that info describes has been recreated or
 // restored since the follower loaded it. Once this has been the case for leaseDuration,
-// checkOrReloadBucket instead reloads everything from the bucket and returns nil. revision must
-// have been applied before info was requested: if the bucket's last sequence is lower than
-// revision, the bucket has gone back.
+// checkOrReloadBucket instead reloads everything from the bucket and returns nil. The caller must
+// have applied revision before it requested info. A last sequence below revision then means that
+// the bucket was restored to an earlier state.
 func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {

@@ -335,11 +335,11 @@ func (e *Editor) createNodeSecrets(
 	return created, err
 }
 
-// rewriteNewSecrets stores the secrets of new nodes a second time, once the workflow's record
-// contains the nodes. This protects them from a concurrent deletion of an earlier node with the
-// same name. If the deletion has already removed the new secrets, they are restored. Otherwise,
+// guardNewSecretsAgainstDeletion stores the secrets of new nodes a second time, once the workflow's
+// record contains the nodes. This protects them from a concurrent deletion of an earlier node with
+// the same name. If the deletion has already removed the new secrets, they are restored. Otherwise,
 // their revision changes, which makes the deletion fail.
-func (e *Editor) rewriteNewSecrets(
+func (e *Editor) guardNewSecretsAgainstDeletion(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
 	for _, node := range added {
@@ -499,8 +499,8 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 	}
 	// If the node has been created again, its secrets must be kept. In that case, either the
 	// directory contains the node after catching up, or the process that creates the node has yet
-	// to call rewriteNewSecrets. That call either makes the deletion below fail, or restores the
-	// secrets after the deletion.
+	// to call guardNewSecretsAgainstDeletion. That call either makes the deletion below fail, or
+	// restores the secrets after the deletion.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}

@@ -122,9 +122,10 @@ func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	_ = retry.Do(ctx, func(ctx context.Context) error { return e.tryFinishTransition(ctx, i) })
 }
 
-// tryFinishTransition writes the last transition of the intent's account to the workflow's record,
-// unless the record already has it. It returns errRetry if the intent is not stored yet but may
-// still be stored.
+// tryFinishTransition finishes the activation or deactivation that is stored as the last transition
+// in the account's record. It writes the transition to the record of the workflow that was
+// switched, unless that record already has it. It returns errRetry if the intent i is not in the
+// account's record yet but may still be stored there.
 func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err

@@ -342,7 +342,7 @@ func (e *Editor) upsertWorkflow(
 		if w, err = e.mergedWorkflow(spec, have.Record, account.Record); err != nil {
 			return 0, err
 		}
-		samples, err := e.specsWithChangedSample(ctx, have.Record, spec.Triggers)
+		samples, err := e.triggersChangingSample(ctx, have.Record, spec.Triggers)
 		if err != nil {
 			return 0, err
 		}
@@ -383,7 +383,7 @@ func (e *Editor) upsertWorkflow(
 		if err != nil {
 			return 0, err
 		}
-		return revision, e.rewriteNewSecrets(ctx, id, added)
+		return revision, e.guardNewSecretsAgainstDeletion(ctx, id, added)
 	})
 	if err = e.deleteSecretsOfRemovedNodes(ctx, id, dropped, err); err == nil {
 		err = e.checkAccountOrUndoCreate(ctx, w, created)
@@ -444,9 +444,9 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	return errors.Join(problems...)
 }
 
-// specsWithChangedSample returns the elements of specs that change or remove the sample payload of
+// triggersChangingSample returns the elements of specs that change or remove the sample payload of
 // an existing node. have is the existing workflow, or nil if the workflow is new.
-func (e *Editor) specsWithChangedSample(
+func (e *Editor) triggersChangingSample(
 	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
 ) (changed []TriggerSpec, err error) {
 	for _, spec := range specs {

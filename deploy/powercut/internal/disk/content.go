@@ -128,8 +128,8 @@ func (c *fileContent) applyPowerCut(luck Randomness) {
 	c.storedPages = slices.Clone(c.pages)
 }
 
-// storeSomeDirty makes some of the dirty pages durable, and only the first sectors of some of
-// these. If the file has grown, its durable version ends with the last byte that became durable.
+// storeSomeDirty makes some of the dirty pages durable, some of them only in part: their first
+// sectors. If the file has grown, its durable version ends with the last byte that became durable.
 // New pages before that byte that did not become durable read as zeros.
 func (c *fileContent) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {

@@ -31,7 +31,7 @@ func TestWorkflows(t *testing.T) {
 	if strings.Contains(string(a.body), "activatedAt") {
 		t.Errorf("an inactive one says activatedAt: %s", a.body)
 	}
-	// A repeated call changes nothing, not even updatedAt.
+	// Repeating the same PUT changes nothing in the workflow, not even updatedAt.
 	for range 2 {
 		if again := r.put("/workflows/orders", body).is(200); string(again.body) != string(a.body) {
 			t.Errorf("put again\n got %s\nwant %s", again.body, a.body)

@@ -132,9 +132,9 @@ func (c *Console) accountEventsForm() *form {
 }
 
 // accountEventsFields returns the field values of the form for an account's operator events. put
-// holds the current settings; nil means that the account's events start no workflow. The form has a
-// checkbox for each kind of event. The field "kinds" nevertheless holds all selected kinds, so that
-// the check for conflicts compares the selection as a whole.
+// holds the current settings; nil means that the account's events start no workflow. The form has
+// one checkbox for each kind of event. In addition, the field "kinds" holds all selected kinds in
+// one text, because a conflict is detected by comparing the whole selection.
 func accountEventsFields(put *api.PutEvents) map[string]string {
 	if put == nil {
 		put = &api.PutEvents{}

@@ -28,7 +28,8 @@ type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any reports whether any field of the filter is set, so that the page may not show all entries.
+// Any reports whether any field of the filter is set. If so, the page may show only some of the
+// entries.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func parseAuditFilter(query url.Values) (f auditFilter, ignored []string) {

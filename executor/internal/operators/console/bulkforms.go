@@ -100,8 +100,9 @@ type bulkCount struct {
 // bulkMessage returns the message that the form shows after a bulk call. If a script posts the form
 // several times, the counts in the message include the items that its earlier posts changed.
 //
-// If a script has posted the form, this post has changed items and more may remain, bulkMessage
-// also sets repostValues, which makes the script post the form again.
+// bulkMessage also sets repostValues, which makes a script post the form again. It does so only if
+// the form was posted by a script, this post has changed at least one item, and more items may
+// remain.
 func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sum, before := 0, 0
 	again := map[string]string{}

@@ -103,7 +103,8 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	messages := r.messages()
 
 	// A viewer and an editor of another account can neither retry nor dismiss these dead letters.
-	// They cannot do so even by confirming a question that was shown to an operator who may.
+	// This is also true if they post the confirmation form from a page that was rendered for an
+	// operator with the permission.
 	asked := r.ask(page, dismiss, "Dismiss all that match?", nil, session)
 	if a := r.press(asked, yes, viewer); a.status != http.StatusForbidden {
 		t.Errorf("a viewer: %d", a.status)

@@ -90,9 +90,9 @@ func (chart) Middle() int { return chartHeight / 2 }
 // Empty reports whether all counts are 0.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// newChart returns a chart with n bars. Each bar covers the duration step, and the first bar begins
-// at the time first. counts holds n counts for each part, keyed by the part's name. newChart sets
-// the Total of each element of parts.
+// newChart returns a chart with n bars. first is the time at which the first bar begins, and step
+// is the time that each bar covers. counts holds n counts for each part, keyed by the part's name.
+// newChart sets the Total of each element of parts.
 func newChart(
 	first time.Time, step time.Duration, n int, parts []chartPart, counts map[string][]int64,
 ) chart {

@@ -28,8 +28,8 @@ type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any reports whether any field of the filter is set, so that the page may not show all dead
-// letters.
+// Any reports whether any field of the filter is set. If so, the page may show only some of the
+// dead letters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func parseDeadLetterFilter(query url.Values) (f deadLetterFilter, ignored []string) {

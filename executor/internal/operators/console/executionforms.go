@@ -59,8 +59,9 @@ func (p *postedForm) idempotencyKey() (string, error) {
 	return p.values[idempotencyKeyField], nil
 }
 
-// recordStartedExecution notes the execution that the form has started, so that the browser
-// continues on the page of that execution. It returns done, the message to show on that page.
+// recordStartedExecution records which execution the form has started, so that the browser
+// continues on the page of that execution. done is the message to show there; for convenience,
+// recordStartedExecution returns it unchanged.
 func (p *postedForm) recordStartedExecution(started api.Started, done string) string {
 	p.startedExecutionID, p.redirectURL = started.ExecutionID, executionPath(started.ExecutionID)
 	return done

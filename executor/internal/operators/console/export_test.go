@@ -21,8 +21,8 @@ func (c *Conflict) Check(theirs string) error {
 	return c.p.checkEditConflict(map[string]string{"name": theirs})
 }
 
-// Fail makes the form fail with err. It returns the field values with which the page shows the form
-// again.
+// Fail records err as the form's failure. It returns the field values that the page would then show
+// in the form.
 func (c *Conflict) Fail(err error) map[string]string {
 	c.p.recordFailure(err)
 	return maps.Clone(c.p.values)

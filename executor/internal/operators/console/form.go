@@ -29,15 +29,15 @@ import (
 // success, the script receives a savedResponse instead of a redirect.
 type form struct {
 	name string // distinguishes the forms of a page that concern the same object
-	// idPathParams holds the names of the path values with the object's IDs. They distinguish the
-	// objects if the page has forms for several of them; otherwise, idPathParams is nil.
+	// idPathParams lists the path parameters that hold the object's IDs. The IDs distinguish the
+	// forms of a page that shows several objects. On other pages, idPathParams is nil.
 	idPathParams []string
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
-	// settings lists the settings that the form shows and changes. The fields of the form that
-	// belong to no setting are commands or values of new objects. They cannot overwrite somebody
-	// else's change.
+	// settings lists the settings that the form shows and changes. They are checked for conflicts
+	// with other operators' changes. A form can also have fields that belong to no setting, such as
+	// commands and the values of a new object. These cannot overwrite somebody else's change.
 	settings []setting
 	// savesUnedited means that saving the form stores all of its settings, even those that the
 	// operator has not edited. Settings that were not edited can then conflict with somebody else's
@@ -88,8 +88,8 @@ type postedForm struct {
 	values             map[string]string // posted values that the page shows again
 	responseStatus     int               // status of the response after a failure
 	newValues          map[string]string // new values of fields, for a page that stays open
-	// repostValues holds field values with which a script must post the form again. nil means that
-	// it must not.
+	// repostValues holds the field values with which a script must post the form again. nil means
+	// that the script must not post the form again.
 	repostValues map[string]string
 	// valuesStored means that the values in the form were stored, although a later step of the
 	// form has failed.
@@ -154,9 +154,9 @@ func (v formView) ShownValue(field string) string {
 	return v.current[field]
 }
 
-// HasValue reports whether a field with several values, such as a group of checkboxes, contains the
-// given value. After a failed post, it looks for the value among the posted values. If no post has
-// failed, it returns current, which says whether the stored setting contains the value.
+// HasValue reports whether to select the given value in a field with several values, such as a
+// group of checkboxes. After a failed post, it returns whether the value was posted. Otherwise, it
+// returns current, which says whether the stored setting contains the value.
 func (v formView) HasValue(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -334,7 +334,8 @@ type savedResponse struct {
 	// NewValues holds the new values of the fields that have changed, for a page that stays open.
 	NewValues map[string]string `json:"fields,omitempty"`
 	// RepostValues is set if more items may remain to be changed. The script then posts the form
-	// again, with these values in its fields, and Done says how much has been done so far.
+	// again, with these values in its fields. In this case, Done says how many items have been
+	// changed by all posts until now.
 	RepostValues map[string]string `json:"again,omitempty"`
 }
 
@@ -448,8 +449,8 @@ func (p *postedForm) requireConfirmation(dialogData any) error {
 	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
 }
 
-// confirmDialogData returns the data of the dialog in which the page asks for confirmation. It
-// returns nil if the page does not ask, or if the data has another type.
+// confirmDialogData returns the template data of the page's confirmation dialog. It returns nil if
+// the page shows no such dialog, or if the data is not of type *T.
 func confirmDialogData[T any](ctx context.Context) *T {
 	if p := postedFormFromContext(ctx); p != nil {
 		question, _ := p.dialogData.(*T)
@@ -536,10 +537,11 @@ func (f *form) replaceAPITerms(message string) string {
 	return f.apiTermReplacer.Replace(message)
 }
 
-// discardUneditedValues deletes the posted values of the settings that saving the form would not
-// change, so that the page shows their current values. After a conflict, it also sets the hidden
-// fields of the other settings to the current values, because the page now tells the operator about
-// these values. Saving the form again then overwrites them.
+// discardUneditedValues prepares the posted values for the page that shows the form again after a
+// failure. For each setting that saving the form would not change, it deletes the posted values, so
+// that the page shows the stored ones. After a conflict, it also updates the hidden fields of all
+// other settings to the stored values. The page now tells the operator about these values, so the
+// operator may overwrite them by saving the form again.
 func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
 		edited := p.changesSetting(s)

@@ -330,8 +330,9 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	if w := r.workflow("orders"); w.Queue != "again" || w.RateLimit != (registry.RateLimit{}) {
 		t.Errorf("after a conflict, it is %+v", w)
 	}
-	// If saving fails for another reason, the form in the response still holds the queue that the
-	// page showed first, so that the next attempt still detects the conflict.
+	// This attempt fails because the rate limit is incomplete, and not because of the conflict over
+	// the queue. The form in the response therefore keeps the hidden queue of the page that was
+	// loaded first, so that the next attempt still detects the conflict.
 	bad := r.postAgain(page, form, map[string]string{"queue": "mine", "requests": "5"}, session)
 	wantSays(t, bad, http.StatusUnprocessableEntity, `name="shown.queue" value="theirs"`)
 	// After the page has reported a conflict, the form may overwrite the reported change, but not a
@@ -600,8 +601,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		r.account("on-pro").Plan != "free" {
 		t.Errorf("%s: %s", a.location, said)
 	}
-	// The page that was loaded before the change still shows the old plan, so posting its form is
-	// refused as a conflict.
+	// Post the form again from the page that was loaded before the change. This page still shows
+	// the old plan, so the post is refused as a conflict.
 	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "ultra"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
 	if plan := r.account("on-pro").Plan; plan != "free" {
@@ -612,7 +613,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		t.Error("it was not saved by who was told")
 	}
 
-	// Test the form of the account's operator events.
+	// Test the form of the account's operator events. The first attempt names a workflow that does
+	// not exist, so it fails, and the form keeps the other values.
 	page = r.get("/accounts", session)
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // the events do not change
 	r.check(err)
@@ -680,8 +682,8 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 		n.SyncResponse.WaitSeconds != 5 || !n.SyncResponse.Raw {
 		t.Errorf("it is %+v", n)
 	}
-	// The page that was loaded first does not show the new settings, so its forms must not replace
-	// them.
+	// Post the forms of the page that was loaded first. It does not show the new settings, so its
+	// forms must not replace them.
 	a = r.postAgain(page, "order-form", map[string]string{"place": "ptr:/b"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the order key to “ptr:/a”")
 	a = r.postAgain(page, "answer-form", map[string]string{"wait": "7"}, session)
@@ -916,8 +918,9 @@ func TestNameWithLineBreaks(t *testing.T) {
 	if w := r.workflow("orders"); w.Name != name || w.Queue != "quick" {
 		t.Errorf("it is %+v", w)
 	}
-	// In the page, the browser's HTML parser has converted the CRLF to a line feed. This does not
-	// count as a change by somebody else.
+	// The stored name contains a CRLF, but the form posts a line feed as the value that the page
+	// showed, because the browser's HTML parser has converted the CRLF. This does not count as a
+	// change by somebody else.
 	a = r.post("/workflows/orders", "settings-form", map[string]string{
 		"shown.name": "two\nlines ", "name": "one line",
 	}, session)
@@ -1093,9 +1096,9 @@ func TestQueueStreamInWords(t *testing.T) {
 		"Has a stream of its own, 1 replica, at most 30 MB<")
 }
 
-// A form may overwrite somebody else's change only after the page has reported it. If saving fails
-// for a reason other than the conflict, the page does not report the change, so the next attempt
-// must detect the conflict again.
+// A form may overwrite somebody else's change only after the page has reported that change. If
+// there is a conflict but saving fails for another reason, the page reports only that reason. The
+// form then keeps the old hidden value, so that the next attempt detects the conflict again.
 func TestConflictOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

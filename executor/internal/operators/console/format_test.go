@@ -42,7 +42,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The table advice has a text for every code with which a webhook can refuse a request.
+// The map advice has a text for every code with which a webhook can refuse a request.
 func TestEveryRefusalHasAdvice(t *testing.T) {
 	t.Parallel()
 	for _, code := range webhook.Codes() {
@@ -73,7 +73,8 @@ func TestSteps(t *testing.T) {
 			FinishedAt: at(7),
 		},
 	}
-	// A runner can be faster than the recorder, so an execution can end before it is recorded.
+	// A runner can be faster than the recorder, so "Recorded" can come after "Succeeded" on the
+	// timeline.
 	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Started Succeeded "+
 		"Recorded " || waiting != "" || known[2].After != 2*time.Millisecond {
 		t.Errorf("%+v, %q", known, waiting)

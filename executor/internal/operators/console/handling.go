@@ -98,8 +98,8 @@ type filterTrial struct {
 	NodeHasFilter bool // the node currently has a filter
 }
 
-// maxFilterFormBytes is the maximum size, in bytes, of a form with a filter. A filter can have up
-// to 16 KiB, and URL encoding can triple that.
+// maxFilterFormBytes is the maximum size, in bytes, of a form with a filter. A filter can be up to
+// 16 KiB long, and URL encoding can triple its size.
 const maxFilterFormBytes = 64 << 10
 
 // tryFilter shows which of the last requests to a node would match an unsaved filter. If the filter

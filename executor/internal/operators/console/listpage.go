@@ -60,9 +60,10 @@ func listPageURL(path string) func(*http.Request) string {
 	}
 }
 
-// fetchPage calls ask for at most limit items that follow the cursor after; "" means the first
-// page. If the cursor is invalid, fetchPage returns the first page, and ignored says that the
-// cursor was ignored.
+// fetchPage fetches one page of a list by calling ask. The page has at most limit items, and begins
+// after the position of the given cursor. An empty cursor means the first page. If the cursor is
+// invalid, fetchPage returns the first page, and ignored contains a message about the invalid
+// cursor.
 func fetchPage[T any](
 	after string, limit int, ask func(operate.PageOptions) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {

@@ -228,8 +228,8 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
-// If the JSON tree omits a part of a long output, the raw text contains that part, as it does for
-// an input.
+// The page of an execution shows a JSON output as a tree and as raw text. If a value in the output
+// is too long for the tree, the raw text still contains the whole value.
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -624,8 +624,8 @@ func TestPlanChange(t *testing.T) {
 	if _, status := ask("nobody", "pro", "free"); status != http.StatusNotFound {
 		t.Errorf("of no account: %d", status)
 	}
-	// The plan free already refuses alpha's requests. So the dialog that asks whether to change to
-	// the plan none does not list alpha among the workflows that would stop.
+	// With the current plan "free", alpha's requests are already refused. The dialog about a change
+	// to the plan "none" therefore does not list alpha among the workflows that the change stops.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
 	if dialog, _ := ask("on-pro", "free", "none"); !strings.Contains(dialog, "This one stops") ||

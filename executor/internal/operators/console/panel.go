@@ -132,8 +132,8 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 	return p, err
 }
 
-// fillRows fetches the rows of p that follow the cursor after. If after is "", it fetches the
-// newest rows.
+// fillRows fetches the rows of p that follow the given cursor. An empty cursor means the newest
+// rows.
 func (c *Console) fillRows(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -170,8 +170,8 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	return nil
 }
 
-// query returns the URL query for the page of the list whose rows follow the cursor after. If after
-// is "", this is the first page, with the newest rows.
+// query returns the URL query for the page of the list that begins after the given cursor. An empty
+// cursor means the first page, with the newest rows.
 func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,
@@ -273,9 +273,9 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkCh
 	return workflows, accounts, err
 }
 
-// redirectIfExecutionID redirects to an execution's page if the request searches for that
-// execution's ID, and reports whether it did. The caller searches for any other ID as a delivery
-// ID.
+// redirectIfExecutionID handles a search for an execution. If the text searched for is the ID of an
+// execution, it redirects to the execution's page and returns true. Otherwise, it returns false,
+// and the caller searches for the text as a delivery ID.
 func (c *Console) redirectIfExecutionID(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {

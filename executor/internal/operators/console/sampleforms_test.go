@@ -46,7 +46,8 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		t.Errorf("%s: %s: %s", a.location, said, sample())
 	}
 
-	// Sending a test first saves the payload.
+	// If the operator edits the payload and presses the button that sends a test, the payload is
+	// saved before the test is sent.
 	old, messages := page, r.messages()
 	page = r.get(path, session)
 	first := r.startedBy(press(page, "data-send-test", `{"n":2}`))

@@ -29,7 +29,8 @@ type presetFields struct {
 	Form               formView
 }
 
-// FragmentURL returns the URL from which sender.js loads this part of the form for another preset.
+// FragmentURL returns the URL from which sender.js loads this part of the form again after the
+// operator has chosen another preset.
 func (f presetFields) FragmentURL() string {
 	return "/fragments/sender?" +
 		url.Values{"workflow": {f.WorkflowID}, "node": {f.NodeID}}.Encode()
@@ -54,9 +55,9 @@ func (i presetInput) Value() string {
 	return cmp.Or(i.Form.Value(i.Field), i.Default)
 }
 
-// Inputs returns the fields of the preset's required settings if required is true, or those of its
-// optional settings otherwise. A secret setting that the sender already has need not be filled in
-// again.
+// Inputs returns the fields of the preset's required settings if required is true, and the fields
+// of its optional settings otherwise. If the sender already has a required secret, the field of
+// that secret may stay empty.
 func (f presetFields) Inputs(required bool) (inputs []presetInput) {
 	for _, s := range f.Preset.Settings {
 		if s.Required == required {
@@ -84,9 +85,9 @@ func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error)
 	return presets.Items, err
 }
 
-// findPreset returns the preset whose ID, title or alias is name, ignoring case; partial is then
-// true. If there is no such preset, it returns the zero value, and partial reports whether name is
-// a part of a preset's ID or title, because the operator may still be typing.
+// findPreset returns the preset whose ID, title or alias is the given name, ignoring case. If there
+// is no such preset, it returns the zero value. partial reports whether the name is at least a part
+// of a preset's ID or title, because the operator may still be typing.
 func findPreset(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, partial bool) {

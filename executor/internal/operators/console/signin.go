@@ -30,8 +30,8 @@ func (c *Console) askToSignIn(
 	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
 
-// providerPath returns the path that redirects to the identity provider. After signing in there,
-// the browser returns to next.
+// providerPath returns the path that redirects to the identity provider. next is the path to which
+// the browser returns after the operator has signed in there.
 func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {

@@ -274,7 +274,8 @@ func (t trigger) NotCalledYet() bool {
 		t.Sender.LastHandshakeAt.IsZero()
 }
 
-// WaitsForSecret reports whether the sender transmits its secret itself and has not yet done so.
+// WaitsForSecret reports whether the node still has no secret because the provider has not sent it
+// yet. Some providers choose the secret themselves, and send it to the webhook.
 func (t trigger) WaitsForSecret() bool {
 	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil &&
 		len(t.Sender.Secrets) == 0

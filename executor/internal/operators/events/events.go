@@ -36,12 +36,12 @@ const (
 	// another one takes over after this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the minimum time between passes of the loops while no account subscribes to
-	// operator events. The loops still run then, because the store may hold causes of an account
-	// that has unsubscribed.
+	// idleInterval is the minimum interval at which Run and WatchConditions do their work while no
+	// account subscribes to operator events. They do not stop entirely, because the store may hold
+	// causes of an account that has unsubscribed.
 	idleInterval = 30 * time.Second
-	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
-	// conditions.
+	// loopPassTimeout is the maximum duration of one pass of Run (turning causes into events and
+	// publishing the events) or of WatchConditions (checking for conditions).
 	loopPassTimeout = 15 * time.Second
 	// queuePublishTimeout is the maximum time for publishing one batch of a queue's events. It is a
 	// fraction of loopPassTimeout, so that a queue that does not respond leaves time for the

@@ -188,7 +188,8 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 		i.At.IsZero() {
 		t.Errorf("%+v", i)
 	}
-	// The record of the event's execution can be found by its delivery ID, which is the event's ID.
+	// The ID of the event's execution is computed from its delivery ID, which is the event's ID.
+	// The execution can therefore be found by the event's ID.
 	record := store.Record{
 		ID:         s.ID,
 		AccountID:  s.AccountID,
@@ -264,7 +265,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	}
 }
 
-// decided stores n events that start a workflow, as if they had been decided at the time at. The
+// decided stores n events that start the given workflow. Their decision time is the given one. The
 // store creates events only in place of causes, so decided first records a failed execution of the
 // workflow orders, which provides a cause.
 func (r *rig) decided(workflowID string, n int, at time.Time) {
@@ -369,9 +370,9 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	}
 }
 
-// In one pass, a queue whose stream is full is tried only once, even if its events start many
-// workflows. More attempts would use up the pass, because each one may take as long as
-// queuePublishTimeout.
+// A call of publish tries a queue whose stream is full only once, even if the queue's events start
+// many workflows. Each attempt may take as long as queuePublishTimeout, so several attempts would
+// leave no time for other queues.
 func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -902,7 +903,8 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(2*time.Minute + time.Second)) // recovery events are not selected
 	r.lookAt(now.Add(4 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent)
-	// An inactive workflow expects no requests, so the condition ends.
+	// After the workflow is deactivated, no requests are expected. The sender.silent condition
+	// therefore ends.
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)
 	r.lookAt(now.Add(5 * time.Minute))

@@ -11,11 +11,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A trigger node is silent if it has received no request for as long as the account's SilentAfter.
-// If SilentAfter is not set, the time is silenceFactor times the longest pause between requests
-// within paceWindow, but at least minSilence. In this case, a node with fewer than
-// minRequestsForPace requests is never silent. Pauses are measured with the resolution
-// paceResolution. tokenQueryBatchSize is the maximum number of tokens in one query to the store.
+// A trigger node is silent if it has received no request for a certain time. The account can set
+// this time as SilentAfter. If it does not, the time is silenceFactor times the longest pause
+// between two requests within paceWindow, but at least minSilence. In this case, a node with fewer
+// than minRequestsForPace requests within paceWindow is never silent. Pauses are measured with the
+// resolution paceResolution.
+//
+// tokenQueryBatchSize is the maximum number of tokens in one query to the store.
 const (
 	paceWindow          = 7 * 24 * time.Hour
 	paceResolution      = 5 * time.Minute
@@ -60,7 +62,9 @@ func (e *Events) silenceStates(
 			}
 			f, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.health == healthBad {
-				// Requests that started nothing count as well.
+				// last covers only requests that have an execution record. If the node has since
+				// received a request that started nothing, such as a filtered one, it is not silent
+				// either.
 				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
 				if failed != nil {
 					err = failed
@@ -81,9 +85,9 @@ func (e *Events) silenceStates(
 	return found, nil
 }
 
-// silenceState returns the state of one node, whose last request was at the time last: healthBad if
-// the node is silent, and healthGood otherwise. Time before the workflow's activation does not
-// count.
+// silenceState returns the state of one node: healthBad if the node is silent, and healthGood
+// otherwise. last is the time of the node's last request. Time before the workflow's activation
+// does not count as silence.
 func (e *Events) silenceState(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,
@@ -205,9 +209,9 @@ func (e *Events) usualPace(
 	return p, nil
 }
 
-// longestPause returns the longest pause between two requests, as a multiple of paceResolution.
-// counts holds the number of requests per interval. If there are fewer than minRequestsForPace,
-// longestPause returns 0.
+// longestPause returns the longest pause between two requests, to a precision of paceResolution.
+// counts holds the number of requests in each interval. If there were fewer than minRequestsForPace
+// requests, longestPause returns 0.
 func longestPause(counts []store.IntervalCount) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {

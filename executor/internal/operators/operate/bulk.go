@@ -144,10 +144,12 @@ func allIndexes(records []store.Record) []int {
 }
 
 // startInOrder restarts the records whose indexes are in chunk. It reads their requests
-// concurrently, and then starts the new executions one by one, in the order of the records. starts
-// holds a start message for each record, still without the request. known holds the IDs of new
-// executions that already exist. startInOrder calls onStarted with the index i of each record whose
-// new execution exists afterwards. fresh is true if this call started the execution.
+// concurrently, and then starts the new executions one by one, in the order of the records.
+//
+// starts holds a start message for each record, still without the request. known is the set of the
+// IDs of new executions that already exist; startInOrder does not start these again. For each
+// record whose new execution exists in the end, startInOrder calls onStarted with the record's
+// index i. fresh reports whether this call started the execution.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, onStarted func(i int, fresh bool),

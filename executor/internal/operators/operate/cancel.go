@@ -92,9 +92,9 @@ func alreadyEndedError(r store.Record) error {
 	}
 }
 
-// CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. In the
-// latter case, Filter must name a workflow, and its Status must be queued, running, or "", which
-// means both.
+// CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. If Filter
+// is used, it must name a workflow, and its Status must be queued, running, or "", which means
+// both.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter

@@ -206,8 +206,9 @@ func (p fieldValueCounts) countValue(place, value string) {
 	p[place][value]++
 }
 
-// countTextValue counts a string value. It encodes the string as JSON without HTML escaping, like
-// JSON.stringify in a browser.
+// countTextValue adds 1 to the count of a string value at a place of the request, such as
+// ptr:/order/id. The value is counted under its JSON encoding without HTML escaping, as
+// JSON.stringify in a browser would write it.
 func (p fieldValueCounts) countTextValue(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -43,8 +43,8 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.RoleAdmin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.CallerKindUser}, api.CodeUnauthorized},
-			// The Service has no keyring, so it rejects every key: as forbidden if the role is too
-			// low, and otherwise as unauthorized.
+			// The Service in this test has no keyring, so it rejects every caller with a key. The
+			// error is "forbidden" if the caller's role is too low, and otherwise "unauthorized".
 			{
 				operate.Caller{Kind: operate.CallerKindKey, Role: operate.RoleViewer},
 				refusedKey(operate.RoleViewer.Includes(role)),
@@ -98,8 +98,8 @@ func refusedKey(allowed bool) string {
 // outcome describes how a call ended: with an error code, a panic, or neither.
 type outcome struct {
 	code string // code of the error that rejected the call; "" if it was not rejected
-	// failure describes an unexpected panic. It is "" if the call did not panic, or dereferenced a
-	// nil dependency only after checking the caller.
+	// failure describes an unexpected panic. It is "" if the call did not panic, or if its panic is
+	// the expected one: the call has checked the caller, and then dereferences a nil dependency.
 	failure string
 }
 

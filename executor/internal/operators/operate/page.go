@@ -59,9 +59,9 @@ func newListPage[R, T any](
 	return page
 }
 
-// newPageOfCatalog returns a page of all, which is the complete list. The page begins after the
-// element whose ID is in the cursor. newPageOfCatalog returns an error if the list has no such
-// element, or if the cursor belongs to a list of another kind.
+// newPageOfCatalog returns one page of the complete list in all. The page begins after the element
+// whose ID is in the cursor. newPageOfCatalog returns an error if the list has no such element, or
+// if the cursor belongs to a list of another kind.
 func newPageOfCatalog[R, T any](
 	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
 ) (none api.List[T], err error) {

@@ -47,9 +47,9 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStartTimes returns the queues. In the result, AcceptedAt of each execution in
-// Group.Blocking is the time when the execution's handler began, if that time is recorded.
-// withHandlerStartTimes does not modify its argument.
+// withHandlerStartTimes returns a copy of the given queues. In the copy, AcceptedAt of each
+// execution in Group.Blocking is the time at which the execution's handler began. AcceptedAt stays
+// unchanged if that time is not recorded.
 func (s *Service) withHandlerStartTimes(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {

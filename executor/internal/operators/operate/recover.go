@@ -55,9 +55,9 @@ func (s *Service) recoverMessage(
 	}
 	executionID := record.ID
 	if !known || len(batch.Progress) > 0 {
-		// In two cases, the call fails unless the execution already has a record. If the message is
-		// no dead letter, an earlier call should have recorded it. If the message is a report, it
-		// can only be added to an existing record.
+		// In two cases, the execution must already have a record. If the message is no dead letter,
+		// only that record shows that an earlier call has recorded the message. If the message is a
+		// report, it can only be added to an existing record.
 		if record, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}

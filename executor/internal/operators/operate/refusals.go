@@ -95,9 +95,10 @@ func (s *Service) AllRefusals(
 		})
 }
 
-// refusalsOf reads refusals after a position. If accountID is not empty, it returns only refusals
-// of the workflows that are in that account now. It finds a workflow's account in the directory,
-// because the database stores refusals without an account: a workflow may move to another one.
+// refusalsOf reads the refusals that follow the given position in the list. If accountID is not
+// empty, it returns only refusals of the workflows that are in that account now. It finds a
+// workflow's account in the directory, because the database stores refusals without an account: a
+// workflow may move to another one.
 func (s *Service) refusalsOf(
 	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {

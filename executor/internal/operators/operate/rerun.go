@@ -101,9 +101,9 @@ func (s *Service) triggerOf(
 	return trigger, err
 }
 
-// rerun starts an execution with the sample payload. as is the ID of the new execution; "" means
-// that rerun generates one. If an execution with the ID as has already been started, rerun starts
-// nothing. rerunOf is the ID of the original execution, or "" if there is none.
+// rerun starts an execution with the trigger node's sample payload. as is the ID of the new
+// execution. If an execution with this ID has already been started, rerun starts nothing. If as is
+// "", rerun generates an ID. rerunOf is the ID of the original execution, or "" if there is none.
 func (s *Service) rerun(
 	ctx context.Context, trigger *edit.TriggerInfo, as, rerunOf string,
 ) (none api.Started, err error) {
@@ -188,12 +188,12 @@ func (s *Service) publishStart(
 	return true, nil
 }
 
-// isStartMessage reports whether the message that ack identifies starts the execution with the
-// given ID, or is a dedup marker for a start message in another stream. The stream returned ack
-// when it discarded a start message as a duplicate; ack identifies the message that the stream
-// already had. If that message no longer exists, isStartMessage returns false. If that message
-// cannot be read now, isStartMessage returns true, because the equal message IDs suggest that it
-// starts the same execution.
+// isStartMessage examines a message that the stream already had when it discarded a start message
+// as a duplicate. ack is the stream's response, which identifies the existing message.
+// isStartMessage returns true if the existing message starts the execution with the given ID, or is
+// a dedup marker for a start message in another stream. It returns false if the existing message
+// has been deleted since. If the existing message cannot be read now, it returns true: both
+// messages have the same message ID, so they probably start the same execution.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.startStreams.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {

@@ -17,8 +17,8 @@ const MaxSecrets = sender.MaxSecrets
 const presetsCursorKind = "senders"
 
 // SenderPresets lists the presets in the order in which they are defined. Every account may use all
-// of them. If accountID is not empty, the list is empty unless the account exists and the caller
-// has access to it.
+// of them. If accountID is not empty, but the account does not exist or the caller has no access to
+// it, the list is empty.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {
@@ -98,8 +98,8 @@ func senderNotFoundError(nodeID string) error {
 	}
 }
 
-// revealCapturedSecrets adds to wire the text of captured secrets that nobody has seen yet, and
-// marks them as seen. A captured secret is one that the provider has sent.
+// revealCapturedSecrets sets the text of each captured secret in wire that nobody has seen yet, and
+// marks these secrets as seen. A captured secret is one that the provider has sent.
 func (s *Service) revealCapturedSecrets(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {

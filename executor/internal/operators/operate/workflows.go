@@ -54,8 +54,8 @@ func (s *Service) Workflows(
 // searchBatchSize is how many workflows or refusals a search reads at a time.
 const searchBatchSize = 1000
 
-// workflows iterates over an account's workflows after an ID, sorted by ID. An empty accountID
-// means all accounts.
+// workflows iterates over an account's workflows, sorted by ID. It begins with the first ID that is
+// greater than after. An empty accountID means the workflows of all accounts.
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
@@ -209,11 +209,13 @@ func (f *requestRecordsDeleter) beforeStore(ctx context.Context) error {
 	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
 
-// afterStore must be called after the last attempt to store the change. stored is the error of that
-// attempt. If beforeStore was called, afterStore deletes the records that were added since then:
-// even if stored is not nil, because the change may have been stored nevertheless, and even if ctx
-// has ended, because a move to another queue may take longer than ctx. afterStore returns stored
-// or, if that is nil, the error of the deletion.
+// afterStore deletes the records that were added since beforeStore was called. It does nothing if
+// beforeStore was not called. It must be called after the last attempt to store the change, and
+// stored must be the error of that attempt.
+//
+// afterStore deletes the records even if stored is not nil, because the change may have been stored
+// nevertheless. It also does so if ctx has ended, because a move to another queue may take longer
+// than ctx. It returns stored or, if that is nil, the error of the deletion.
 func (f *requestRecordsDeleter) afterStore(ctx context.Context, stored error) error {
 	if !f.begun {
 		return stored

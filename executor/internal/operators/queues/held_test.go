@@ -43,7 +43,8 @@ func TestAKeyIsHeldUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The group has no members, so the unacknowledged execution counts as waiting as well.
+	// The test has received the first execution like a runner, but sends no heartbeats. The group
+	// therefore has no members, and the unacknowledged execution still counts as waiting.
 	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Blocking
 	since := held[0].AcceptedAt
 	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {
@@ -62,7 +63,8 @@ func TestAKeyIsHeldUp(t *testing.T) {
 
 	acknowledge(t, msg)
 	r.until("a: 2 wait, main has 0 and 2")
-	// The last execution blocks nothing, because nothing waits behind it.
+	// A runner receives the only execution that is left. It blocks nothing, because no other
+	// execution waits behind it.
 	for range 2 {
 		if msg, err = lane.Next(); err != nil {
 			t.Fatal(err)

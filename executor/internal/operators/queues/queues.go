@@ -145,10 +145,10 @@ type Watcher struct {
 	announcements *nats.Subscription
 
 	pollMu sync.Mutex // held by the caller that polls; other callers wait for its result
-	// pollMu also guards the next three fields. listeningSince is when the Watcher was created, or
-	// when a poll first noticed the last reconnect. reconnects is the number of reconnects up to
-	// that time. listenedLongEnough means that every runner has had enough time since then to send
-	// a heartbeat.
+	// pollMu also guards listeningSince, reconnects and listenedLongEnough. listeningSince is when
+	// the Watcher was created, or when a poll first noticed the last reconnect. reconnects is the
+	// number of reconnects up to that time. listenedLongEnough means that every runner has had
+	// enough time since then to send a heartbeat.
 	listeningSince     time.Time
 	reconnects         uint64
 	listenedLongEnough bool
@@ -281,9 +281,9 @@ func (w *Watcher) setDelivered(
 		return r.StreamSequence <= consumer.Delivered.Stream &&
 			consumerMatches(consumer.Config, messages[r.ID].Subject)
 	}
-	// beganLater reports whether a consumer may have begun after the oldest message. Such a
-	// consumer may never have received the messages before its starting point, although their
-	// sequences are lower than that of its last delivered message.
+	// beganLater reports whether a consumer may have been configured to begin after the stream's
+	// oldest message. Such a consumer never receives the messages before its starting point. Their
+	// sequences are nevertheless lower than the sequence of the consumer's last delivered message.
 	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
@@ -496,8 +496,8 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 
 // enforceInSharedFirst is called when a queue's own stream has not responded within a short time.
 // It first updates the consumers in the shared stream. Then it reads the states of both streams.
-// For the own stream, it takes as much time as the context leaves, because the stream may be far
-// away or have many consumers.
+// Reading the queue's own stream may take all the time that is left in ctx, because that stream may
+// be far away or have many consumers.
 func (w *Watcher) enforceInSharedFirst(
 	ctx context.Context, settings *registry.Queue, before *streamState,
 ) (shared, own *streamState, err error) {
@@ -947,10 +947,10 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 	return nil
 }
 
-// countMessages counts the queue's start messages in one of its streams, whose state is at. all
-// holds the lanes that together contain these messages. countMessages adds the number to the
-// Waiting of the queue, and to the Waiting of each group that has no consumer in this stream yet.
-// If every group has a consumer there, it does nothing.
+// countMessages counts the start messages that a queue has in one of its streams. at is the state
+// of that stream, and the filters in all together select all of these messages. countMessages adds
+// their number to the Waiting of the queue, and to the Waiting of each group that has no consumer
+// in this stream yet. If every group has a consumer there, it does nothing.
 func (q *Queue) countMessages(
 	ctx context.Context,
 	at *streamState,

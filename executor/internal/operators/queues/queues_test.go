@@ -154,8 +154,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The second group, other, has received none of the six executions, and main has received all
-	// but one. The queue counts one execution as waiting: the smaller number of the two groups.
+	// The group "other" has received none of the six executions, and the group "main" has received
+	// all but one. The queue counts one execution as waiting: the smaller number of the two groups.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",

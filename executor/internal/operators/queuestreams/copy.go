@@ -189,8 +189,8 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 // starts a new copy.
 //
 // The move is complete, so nobody else would copy these IDs. The function therefore continues even
-// if the context is done. Its error wraps no other error: callers repeat a call after some errors,
-// which would not help here.
+// if the context is done. Its error does not wrap the cause: callers would repeat the whole call
+// after some causes, which would not help here.
 func (m *Mover) copyAfterUnconfirmedMove(
 	ctx context.Context, c *deliveryIDCopier, revision uint64,
 ) error {
@@ -240,10 +240,10 @@ func (c *deliveryIDCopier) progressSubject() string {
 	return c.to.DedupMarkerSubject(c.targetQueue, "copied-"+c.workflowID)
 }
 
-// saveProgress records in the new stream that all messages before the current one have been copied.
-// It identifies the last of these messages by its sequence and its time. The time is needed because
-// a stream that has lost its newest messages assigns their sequences to other messages. Call
-// saveProgress only after awaitStored.
+// saveProgress records in the new stream that the copy has processed all messages of the old stream
+// before the current one. It identifies the last of these messages by its sequence and its time.
+// The sequence is not enough: a stream that has lost its newest messages assigns their sequences to
+// other messages. Call saveProgress only after awaitStored.
 func (c *deliveryIDCopier) saveProgress() error {
 	if c.workflowID == "" || c.previous == nil {
 		return nil
@@ -254,9 +254,10 @@ func (c *deliveryIDCopier) saveProgress() error {
 	return c.publish(msg)
 }
 
-// readProgress returns the sequence up to which the messages of the old stream have been copied. It
-// returns 0 if this sequence is unknown, or if the message with this sequence is older than the
-// deduplication window.
+// readProgress returns the sequence up to which an earlier copy has read the old stream. It returns
+// 0 if the copy must start from the beginning: because no progress is stored for this stream,
+// because the message with this sequence is older than the deduplication window, or because the
+// stream no longer has that message.
 func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, err error) {
 	if c.workflowID == "" {
 		return 0, nil

@@ -526,9 +526,10 @@ func (m *Mover) ensureOwnStreams(
 
 // abortMove reopens a queue in its old stream after its move has failed. moveErr is the error of
 // the move, and phase is the phase of the move in which the queue is open in its old stream.
-// abortMove returns errRestartMove if the move only ran out of time, and otherwise an error that
-// includes moveErr. closedRevision is the revision of the record that closed the queue; 0 means
-// that this record may not have been stored.
+// closedRevision is the revision of the record that closed the queue. If it is 0, that record may
+// not have been stored, and abortMove does not reopen the queue. abortMove returns errRestartMove
+// if it has reopened the queue and the move only ran out of time. Otherwise, it returns an error
+// that includes moveErr.
 func (m *Mover) abortMove(
 	ctx context.Context,
 	queue string,
@@ -549,9 +550,9 @@ func (m *Mover) abortMove(
 		return err
 	})
 	if errors.Is(err, edit.ErrChangedSince) {
-		// An earlier attempt may have reopened the queue although it returned an error, which makes
-		// the next one fail with ErrChangedSince. Success is therefore determined by the queue's
-		// current phase.
+		// An earlier attempt may have reopened the queue although the attempt returned an error.
+		// The next attempt then fails with ErrChangedSince. The current phase of the queue shows
+		// whether the queue is open.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return moveErr
 		}
@@ -606,8 +607,8 @@ func (m *Mover) reportStep(step string) {
 // delivery IDs have been copied yet. A repeated call continues the copying.
 var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
 
-// toCopyUnfinished converts an error that means that a copy ended early to ErrCopyUnfinished. It
-// returns any other error, or nil, unchanged.
+// toCopyUnfinished wraps err in ErrCopyUnfinished if err means that a copy ended early. Otherwise,
+// it returns err unchanged, which may be nil.
 func toCopyUnfinished(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
 		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)

@@ -472,8 +472,8 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	<-ended
 }
 
-// storeLate stores a delivery of the workflow wf in the shared stream, as an ingress would that has
-// reopened the queue there. The delivery ID is "late".
+// storeLate stores a delivery of the workflow "wf" in the shared stream, as an ingress would do
+// after reopening the queue there. The delivery ID is "late".
 func (f *fixture) storeLate(ctx context.Context, queue string) {
 	f.t.Helper()
 	late, err := stream.StartMessage(execution.Start{
@@ -565,9 +565,9 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// When the last step of a queue's move is stored, one ingress has already reopened the queue in the
-// old stream, and is still storing a delivery there. The executor waits until the delivery is
-// stored, and then copies its ID as well.
+// An ingress reopens the queue in the old stream just before the last step of the queue's move is
+// stored, and is still storing a delivery there afterwards. The executor must wait until the
+// delivery is stored, and copy the delivery's ID to the new stream, too.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -596,7 +596,8 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 			}
 		})
 		ingress.Go(func() {
-			// The delivery is not stored yet, so a copy that begins now would miss it.
+			// The ingress has not stored the delivery yet, so the executor must not start to copy
+			// the remaining IDs: it would miss this delivery's ID.
 			if _, err := copies.NextMsg(200 * time.Millisecond); err == nil {
 				t.Error("the IDs are copied while an ingress still uses the old stream")
 			}
@@ -646,8 +647,8 @@ func TestAWorkflowThatOpensLate(t *testing.T) {
 	}
 }
 
-// lossyJetStream is a JetStream that reports when a stream is created, by sending the time to a
-// channel.
+// lossyJetStream is a JetStream that sends the current time to the channel created when it is asked
+// to create a stream. It does not block if the channel is full.
 type lossyJetStream struct {
 	jetstream.JetStream
 
@@ -1154,7 +1155,8 @@ func TestSettingsAreChecked(t *testing.T) {
 			t.Errorf("the size is not %d: %v", bytes, err)
 		}
 	}
-	// If the condition of a change does not hold, the stream stays unchanged.
+	// A change of the stream's settings has a condition, which does not hold. The change is
+	// refused, and the stream stays unchanged.
 	changed := errors.New("somebody else has changed it")
 	ctx := edit.WithQueueCondition(t.Context(), func(q *registry.Queue) error {
 		if q.Stream == nil || q.Stream.MaxBytes != 3<<20 {
@@ -1170,8 +1172,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
 		t.Errorf("a refused change has changed the stream: %v", err)
 	}
-	// The stream also stays unchanged if the condition holds at first, but somebody else changes
-	// the queue before the change is stored.
+	// The condition holds when it is first checked. Then somebody else changes the queue, before
+	// the new settings are stored. The change is refused, and the stream keeps its old settings.
 	calls := 0
 	ctx = edit.WithQueueCondition(t.Context(), func(*registry.Queue) error {
 		if calls++; calls == 1 {

@@ -39,7 +39,7 @@ func FromContext(ctx context.Context) *Event {
 }
 
 // Handler returns a handler that passes requests to next and logs one Event per request, with the
-// given message. If next panics before it has written anything, the handler failed writes the
+// given message. If next panics before it has written anything, Handler calls failed to write the
 // response. If next panics later, Handler aborts the connection, so that the client does not accept
 // a partial response. After each request, Handler calls level, which returns the log level of the
 // event and may change the event's fields.

@@ -78,8 +78,8 @@ func TestOneLineForEachRequest(t *testing.T) {
 	}
 }
 
-// A read that fails because its client has disconnected is logged without an error. A change that
-// fails for another reason is logged as usual, even if its client has disconnected.
+// If a read fails because its client has disconnected, the log contains no error. If a change fails
+// for another reason after its client has disconnected, the log contains the error.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

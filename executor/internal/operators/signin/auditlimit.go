@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// maxAuditedSignIns is the maximum number of sign-ins per caller and minute that are recorded in
-// the audit log. The limit exists because a key can sign in often, and the audit log keeps entries
-// for a long time.
+// maxAuditedSignIns is the maximum number of sign-ins that are recorded in the audit log for each
+// caller in a minute. The limit exists because a script may sign in constantly with a key, and the
+// audit log keeps entries for a long time.
 const maxAuditedSignIns = 30
 
 // signInAuditLimit limits how many sign-ins of each caller are recorded in the audit log per

@@ -55,9 +55,9 @@ func (someKeys) CallerByKeyID(_ context.Context, id string) (operate.Caller, boo
 	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.RoleViewer}, true, nil
 }
 
-// A session is accepted only in requests from the console's own pages. This applies even to calls
-// that change nothing, because some values are shown only once and would be lost. A token is
-// accepted from any page.
+// The API accepts a session only in requests from the console's own pages. It rejects even a read
+// from another site's page, because the response may contain a value that is shown only once, and
+// which would be lost. A token is accepted from any page.
 func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})

@@ -86,9 +86,9 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.sleep(ctx, d)
 }
 
-// countFailure counts a failure of the source from, and returns how long to delay the response.
-// wait reports whether to delay it at all; the caller must then call releaseDelaySlot after the
-// delay.
+// countFailure counts a failure from the given source. d is how long the caller must delay the
+// response. wait reports whether to delay it at all. If wait is true, the caller must call
+// releaseDelaySlot after the delay.
 func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()

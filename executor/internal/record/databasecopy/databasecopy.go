@@ -378,9 +378,10 @@ type restoreState struct {
 	hasCopy          bool                  // whether the database has a copy
 }
 
-// beginRestore prepares a restore. In each bucket in older, it makes new revisions begin above the
-// revision that older maps the bucket to, which is the newest one in the bucket's copy. It also
-// makes running processes stop using the earlier registry that they have in memory.
+// beginRestore prepares a restore. older holds the buckets that are behind their copies in the
+// database. It maps each of them to the newest revision in its copy, and beginRestore makes the
+// bucket's new revisions begin above that. beginRestore also makes running processes stop using the
+// earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
 	ctx context.Context, older map[string]uint64,
 ) (b restoreState, err error) {

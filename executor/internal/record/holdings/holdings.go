@@ -100,8 +100,9 @@ func (h *Tracker) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// checkAndPublish checks the stream's size. If the stream is full enough (see trackFromTenths), it
-// brings the sums up to date and publishes them.
+// checkAndPublish checks how full the stream is. If it is full enough (see trackFromTenths),
+// checkAndPublish updates and publishes the number of bytes that each account holds in the stream.
+// Once the stream has emptied enough, it stops doing so.
 func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

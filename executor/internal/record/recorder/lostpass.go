@@ -127,7 +127,8 @@ func (l *oldestLateAcceptance) add(accepted time.Time) {
 	}
 }
 
-// take returns the oldest time, or zero if no record has been added since the last call.
+// take returns the oldest time that was added since the last call of take, or zero if there is
+// none.
 func (l *oldestLateAcceptance) take() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -116,11 +116,10 @@ type Dialect struct {
 	// of a partial index.
 	FailedOrRejectedCondition string
 	// DeliveryCondition is a condition that selects the executions with a given delivery ID, using
-	// only indexes. It has three arguments: the list of execution IDs that may have been computed
-	// from the delivery ID, and then the delivery ID itself, twice. The condition looks up the
-	// execution IDs in the list, and compares the delivery IDs of these executions with the second
-	// argument. It looks up the third argument in the index of the executions whose ID was not
-	// computed from their delivery ID.
+	// only indexes. Its arguments are the list of execution IDs that may have been computed from
+	// the delivery ID, and then the delivery ID, twice. It selects the executions whose ID is in
+	// the list and whose delivery ID is the second argument, and those whose ID was not computed
+	// from their delivery ID and whose delivery ID is the third argument.
 	DeliveryCondition string
 	// NoIndexColumnPrefix is written before the columns of all conditions that are added after
 	// DeliveryCondition. It keeps the planner from using an index on these columns. "" means that

@@ -77,9 +77,9 @@ func (v *completionCmd) Run(s *session, model *kong.Application) error {
 // description.
 type candidate struct{ text, help string }
 
-// completionCandidates returns the candidates for the last of the given words, which follow the
-// command node. It does not filter the candidates by what has been typed of that word, because each
-// shell does so by its own rules.
+// completionCandidates returns the candidates for the last of the given words. The words are the
+// arguments that follow the command node, and the last one may be incomplete. The candidates are
+// not filtered by that incomplete word: each shell does that itself.
 func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {
