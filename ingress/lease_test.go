@@ -197,9 +197,10 @@ func (l *togglingLease) IsValidSince(_, _ time.Time) bool { return !l.expired.Lo
 
 func (l *togglingLease) AwaitValid(now time.Time) bool { return l.IsValid(now) }
 
-// retryingStream is a stream that does not reply to the first attempt to store a message. Its
-// method Publish stands for the second attempt. It first calls the function meanwhile, and then
-// stores the message only if the choice of the stream is still current.
+// retryingStream simulates a stream that did not reply to the first attempt to store a message. Its
+// Publish method is the second attempt: it calls the function in the field meanwhile, and then
+// stores the message only if choice is still current, that is, if the registry still selects the
+// same stream.
 type retryingStream struct {
 	storedMessages
 

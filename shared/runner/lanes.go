@@ -458,10 +458,10 @@ type laneLease struct {
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
 // before the next leader would redeliver the message: see secondHeartbeatDelay.
 
-// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. After the ack
-// wait, another member may get the message, so the lease ends earlier by a fifth of the ack wait.
-// The runner may need half of that fifth to notice the end (see runPeriodically). The rest gives
-// the handler time to stop.
+// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. Another member
+// may get the message once the ack wait has passed, so the lease ends a fifth of the ack wait
+// before that. The runner may take half of this margin to notice the end (see runPeriodically). The
+// other half gives the handler time to stop.
 func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }

@@ -72,8 +72,8 @@ func (s valueSource) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// set writes a value to the part s of the request r. It returns ErrUnsupportedBody if the body has
-// a format in which the value cannot be set.
+// set writes value to the part of the request r that s describes. It returns ErrUnsupportedBody if
+// the format of the body does not allow that.
 func (s valueSource) set(r *Request, value string) error {
 	switch s.kind {
 	case sourceHeader:

@@ -21,8 +21,8 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// ProgressExecutionIDs returns the execution IDs in steps, as SanitizeText returns them, sorted and
-// without duplicates.
+// ProgressExecutionIDs returns the execution IDs that occur in steps, sanitized (see SanitizeText),
+// sorted and without duplicates.
 func ProgressExecutionIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {

@@ -46,9 +46,9 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. That
-// stream has no prefix of its own: its subjects have only the prefix "executions." in common, with
-// which the subjects of the other streams begin, too.
+// sharedStartPrefix is what SubjectPrefix returns for the shared stream of start messages. No
+// subject prefix identifies that stream: its subjects share only the prefix "executions.", which
+// the subjects of the other streams also have.
 const sharedStartPrefix = "-"
 
 // SubjectPrefix returns the subject prefix that identifies the message's stream, or

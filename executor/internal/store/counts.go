@@ -19,7 +19,7 @@ type RequestCounts interface {
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
 	// AllRefusals returns one page of the numbers of refused requests, by workflow ("" for none)
-	// and code. It counts from the beginning of the minute in which since lies. The sums
+	// and code. It counts from the beginning of the minute that contains the time since. The sums
 	// are ordered by Last.At, workflow and code, all descending. after is the position of the last
 	// sum on the previous page, or zero for the first page. A page has at most limit sums, but
 	// AllRefusals reads all rows since that minute for each page.
@@ -27,7 +27,7 @@ type RequestCounts interface {
 		limit int) ([]WorkflowRefusalSum, error)
 
 	// MinuteCounts returns the counts of all requests by minute and outcome, oldest first. The
-	// first minute is the one in which since lies. Accepted requests are the records
+	// first minute is the one that contains the time since. Accepted requests are the records
 	// inserted by Apply. Deduplicated and filtered requests come from the reports passed to
 	// AddDuplicates and AddFilteredRequests. Refused requests are counted by code. MinuteCounts
 	// reads only a few rows for each minute, regardless of the number of requests.

@@ -90,7 +90,9 @@ func ListDeadLetters(
 		ofRecords = RecordPosition{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
 		ofMessages = AsidePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
-		// The empty ID skips the records at that time, because they come before the message.
+		// The list continues after a message, and records come before messages of the same time. So
+		// all records of that time were listed already. A position with an empty ID is after all of
+		// them.
 		ofRecords = RecordPosition{AcceptedAt: last.Message.At}
 		ofMessages = AsidePosition{
 			At:             last.Message.At,

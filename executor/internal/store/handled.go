@@ -76,7 +76,7 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of ranges with lower sequences than the given one.
+// RangesBefore returns the parts of ranges that are below the given sequence.
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

@@ -17,7 +17,8 @@ type Recording interface {
 	Apply(ctx context.Context, batch Batch) (ApplyResult, error)
 
 	// EndLostExecutions marks records as failed, with the given time and reason, and returns their
-	// IDs. It skips records that are final, and records whose StreamSequence has changed.
+	// IDs. It skips records that are final, and records whose StreamSequence differs from the one
+	// in lost.
 	EndLostExecutions(ctx context.Context, lost []LostExecution, at time.Time,
 		reason string) (ended []string,
 		err error)

@@ -226,9 +226,10 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	}
 	wantPaused(false, "after a poll with other settings")
 
-	// Each pair holds a new limit of the group and the limit that applies in the shared stream
-	// afterwards. Raising 4 to 9 has no effect, because runners may still be getting work from the
-	// own stream. 0 removes the limit; setting 9 after that takes effect.
+	// The pairs are applied in order. Each holds a new limit of the group, and the limit that is in
+	// force in the shared stream afterwards. Runners may still be getting work from the own stream,
+	// so a limit can be lowered but not raised: 9 after 4 leaves it at 4. A removed limit (0) takes
+	// effect at once, and so does 9 after that, which lowers it again.
 	unlimited := int64(group.ConsumerConfig(7 * time.Second).MaxAckPending)
 	for _, c := range [][2]int64{{4, 4}, {9, 4}, {3, 3}, {0, unlimited}, {9, 9}} {
 		limited := *settings

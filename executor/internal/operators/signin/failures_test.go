@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// clock replaces the clock and the delays of f: the current time is *now, and f appends each delay
-// to *waited instead of waiting.
+// clock gives f a fake clock and fake delays: the current time of f is *now, and f appends each
+// delay to *waited instead of waiting.
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }

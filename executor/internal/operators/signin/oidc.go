@@ -323,9 +323,9 @@ func addUserInfo(
 	return nil
 }
 
-// addClaims copies the claims in more to claims, except those that claims already has. It combines
-// an email address and an email_verified from different maps only if both maps have the same
-// address.
+// addClaims copies to claims each claim in more that claims does not have yet. There is one
+// exception: it combines an email address from one map with an email_verified from the other only
+// if both maps have the same address.
 func addClaims(claims, more map[string]any) {
 	_, hasAddress := claims["email"]
 	_, hasVerified := claims["email_verified"]

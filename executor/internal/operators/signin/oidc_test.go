@@ -494,8 +494,8 @@ func TestGroupsOfUserInfo(t *testing.T) {
 }
 
 // The first matching rule decides, even if its claim is only in the user info. If the user info
-// cannot be read, it is unknown whether an earlier rule matches. A later rule must not decide then,
-// so the sign-in fails.
+// cannot be read, it is unknown whether an earlier rule matches. The sign-in then fails, even if a
+// later rule matches.
 func TestFirstRuleOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

@@ -71,8 +71,9 @@ func (r RoleRule) matches(claims map[string]any) bool {
 	return claimContains(lookupClaim(claims, r.Claim), r.Value)
 }
 
-// needsUserInfo reports whether the user info could change which rule is the first to match,
-// because the ID token lacks a claim.
+// needsUserInfo reports whether the user info is needed to find the first matching rule. It is
+// needed if the ID token lacks a claim that decides whether a rule matches, and no earlier rule
+// matches.
 func needsUserInfo(rules []RoleRule, claims map[string]any) bool {
 	for _, r := range rules {
 		if r.matches(claims) {

@@ -17,9 +17,9 @@ import (
 
 const (
 	sessionCookie = "hookstart_session"
-	// sessionLifetime is how long a session lasts that began with the admin token or a key. It is
+	// sessionLifetime is the lifetime of a session that began with the admin token or a key. It is
 	// also how long a browser keeps the cookie of any session. A session from an identity provider
-	// expires earlier, and is renewed by another sign-in there.
+	// expires earlier, and is renewed by another sign-in at the provider.
 	sessionLifetime = 12 * time.Hour
 )
 
@@ -88,7 +88,8 @@ func newSessionSigner(adminToken string) sessionSigner {
 // admin token: anyone with a session cookie, even a viewer, can check guesses offline.
 const pbkdf2Iterations = 600_000
 
-// signingKeys caches the derived keys by admin token, because deriving a key is slow.
+// signingKeys caches the keys that sign sessions, by the admin token from which they are derived.
+// Deriving a key is slow.
 var signingKeys sync.Map
 
 func signingKey(adminToken string) []byte {

@@ -120,8 +120,9 @@ func (s *Authenticator) APICaller(r *http.Request) (operate.Caller, error) {
 
 // isCrossOrigin reports whether the request comes from a page of another origin. This includes
 // pages on other hosts of the same site, although the browser sends the session's cookie with their
-// requests. The session must not authenticate such a request, even if it changes nothing: the page
-// cannot read the response, so a value that is shown only once would be lost.
+// requests. The session must not authenticate such a request, even if the request changes nothing.
+// Its response may contain a value that is shown only once, and the value would be lost, because
+// the page cannot read the response.
 func isCrossOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"

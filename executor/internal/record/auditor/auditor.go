@@ -40,8 +40,8 @@ const (
 	ackWait = 5 * time.Second
 	// heartbeatInterval is how often NATS sends heartbeats while the auditor waits for a message.
 	heartbeatInterval = 5 * time.Second
-	// retryDelay is the delay before Run consumes again after an error, and before a message that
-	// could not be copied is redelivered.
+	// retryDelay is how long Run waits after an error before it continues, and how long NATS waits
+	// before it redelivers a message that could not be copied.
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of copying one entry, or of deleting the revisions before
 	// it.
@@ -85,8 +85,8 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 	}
 }
 
-// consumerConfig returns the configuration of the consumer, which delivers only one message at a
-// time, for the reason in the package comment.
+// consumerConfig returns the configuration of the consumer. The consumer delivers only one message
+// at a time: the package comment explains why.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       registry.AuditConsumer,
@@ -163,9 +163,9 @@ func (a *Auditor) Replay(ctx context.Context) {
 // revision. If msg is not the newest, or if the deletion fails, they are deleted after the record's
 // next change.
 //
-// deleteOlderRevisions never deletes the newest revision. That revision can have a lower sequence
-// than msg: while this process was frozen, after it had received msg, the bucket may have been lost
-// and restored.
+// deleteOlderRevisions never deletes the newest revision, even if that revision has a lower
+// sequence than msg. This can happen if this process was frozen after it had received msg, and the
+// bucket was lost and restored in the meantime.
 //
 // The deletion first queries the newest revision, and then purges the record's subject with "keep
 // 1". NATS can neither make a purge conditional nor combine "keep 1" with a sequence. So a revision

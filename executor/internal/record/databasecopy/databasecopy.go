@@ -143,9 +143,10 @@ func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	return c.updateUnusableReason(ctx)
 }
 
-// adoptIdentity gives a database without an identity the registry's identity, or a new one if the
-// registry has none, and returns it. If the registry has an identity, this is allowed only if
-// AdoptDatabase is set; otherwise, adoptIdentity returns an InstallationMismatchError.
+// adoptIdentity stores an identity in a database that has none, and returns the identity. It uses
+// the registry's identity, or creates a new one if the registry has none either. If the registry
+// has an identity, but AdoptDatabase is not set, adoptIdentity returns an
+// InstallationMismatchError.
 func (c *RegistryCopy) adoptIdentity(
 	ctx context.Context,
 	identity registry.Installation,
@@ -323,9 +324,10 @@ func (c *RegistryCopy) outdatedBuckets(
 	return older, clustered, nil
 }
 
-// restore restores the older buckets, and everything else that the registry lacks, from the
-// database's copy. It then makes the registry usable by writing its identity, unless the identity
-// still exists.
+// restore restores the registry from the database's copy. older holds the buckets that are behind
+// their copies: see outdatedBuckets. beginRestore deletes the outdated content of these buckets,
+// and restore then adds all records that the registry lacks. If the registry has no identity,
+// restore finally makes it usable by writing one.
 func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
 	begun, err := c.beginRestore(ctx, older)
 	if err != nil {
@@ -432,8 +434,8 @@ func (c *RegistryCopy) copiedIdentity(
 	return *read, true, nil
 }
 
-// restoreMissing adds to a bucket the records that only its copy in the database has, and returns
-// how many it has added.
+// restoreMissing copies the records that a bucket lacks from the database to the bucket, and
+// returns how many it has copied.
 func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int

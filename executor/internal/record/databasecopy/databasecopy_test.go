@@ -473,9 +473,9 @@ func TestARestoreIsNotUndoneByAnother(t *testing.T) {
 	})
 }
 
-// The database's copy has an empty identity, because a mirror has copied the one that a restore
-// writes first. When NATS then loses the registry, the executor restores it anyway, and the new
-// identity shows that the registry was restored.
+// The database's copy has an empty identity, because a restore first writes an empty identity to
+// the registry, and a mirror has copied it. When NATS then loses the registry, the executor
+// restores it anyway, and the new identity shows that the registry was restored.
 func TestACopyWithoutIdentityIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -100,9 +100,9 @@ func (h *Tracker) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// checkAndPublish checks how full the stream is. If it is full enough (see trackFromTenths),
-// checkAndPublish updates and publishes the number of bytes that each account holds in the stream.
-// Once the stream has emptied enough, it stops doing so.
+// checkAndPublish checks how full the stream is. Once it is full enough (see trackFromTenths), each
+// call updates and publishes the number of bytes that each account has stored in the stream. This
+// ends when the stream is less than stopTrackingBelowTenths full.
 func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -202,7 +202,8 @@ func TestSums(t *testing.T) {
 		t.Errorf("the log: %s", text)
 	}
 	// Purge the first five messages, which belong to a1. The stream is so small that each chunk has
-	// one message, so the sums then match the stream again.
+	// only one message, so the bytes of the purged messages are subtracted immediately, and the
+	// sums match the stream again.
 	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
 	if err == nil {
 		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(6))

@@ -22,7 +22,8 @@ type entry struct {
 	streamIdentity string // identity of the message's stream; "" if unknown
 	kind           messageKind
 	verdict        verdict
-	// The data that the entry adds to the batch. Which of these fields are set depends on its kind.
+	// The following fields hold what the entry adds to the batch. The kind of the entry determines
+	// which of them are set.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start is a copy, for groups that skipped the original
 	// progress is set for a report. For an unreadable report, it marks the execution named in the

@@ -117,8 +117,8 @@ func setVerdicts(group []*entry) {
 
 // noteLateStarts handles start messages that were stored long after their executions were accepted,
 // for example because an operator event started an execution in a queue that accepted no messages
-// for hours. Searches may already have passed the acceptance times of these executions, so
-// noteLateStarts makes the next search of EndLostExecutions go back to them.
+// for hours. The searches of EndLostExecutions may already have passed the acceptance times of
+// these executions, so noteLateStarts makes the next search go back to them.
 func (r *Recorder) noteLateStarts(group []*entry) {
 	for _, e := range group {
 		if e.kind == kindStart &&

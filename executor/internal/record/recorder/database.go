@@ -32,10 +32,10 @@ const (
 	reportsLoop                       // the loop of RunReports
 )
 
-// databaseHealth tracks whether the database works for all loops of a recorder. It reports an
-// outage in readiness and, at most once per logInterval, in the log, no matter how many loops fail
-// and how often. Because the loops write to different tables, the outage ends only when every loop
-// that failed has succeeded again.
+// databaseHealth tracks whether the database works. All loops of a recorder that write to the
+// database share it. It reports an outage in readiness and, at most once per logInterval, in the
+// log, no matter how many loops fail and how often. Because the loops write to different tables,
+// the outage ends only when every loop that failed has succeeded again.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts

@@ -137,8 +137,8 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	}
 }
 
-// newSource returns the source for the stream with the given name. It contains the configuration of
-// the recorder's consumer.
+// newSource returns the source for the stream with the given name. The source contains the
+// configuration of the recorder's consumer.
 func (r *Recorder) newSource(name string) source {
 	return source{streamName: name, consumer: jetstream.ConsumerConfig{
 		Durable:       stream.RecorderConsumer,

@@ -41,7 +41,8 @@ func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// endReason says why no runner will end an execution, so that the recorder ends it as failed.
+// endReason is the reason why no runner will end an execution. The recorder then marks the
+// execution as failed.
 type endReason struct {
 	metricLabel string // the value of the metric's label
 	errorText   string // the error that is stored in the record
@@ -290,8 +291,9 @@ func (r *Recorder) endAsFailed(
 		}
 		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.errorText)
 		if err != nil {
-			// If only the database's response was lost, these executions have been marked as
-			// failed, and no later search would find them. So announce them now.
+			// The transaction may have been committed although its response was lost. These
+			// executions are then marked as failed, and no later search would find and announce
+			// them. So announce them now.
 			r.announceChanges(lostIDs(now))
 			return err
 		}

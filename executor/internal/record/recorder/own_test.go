@@ -18,7 +18,7 @@ import (
 
 var own = stream.Layout{Own: true}
 
-// ownStreams creates the own streams of the queue "q".
+// ownStreams creates the streams that only the queue "q" uses.
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	if err := stream.EnsureOwnStreams(r.t.Context(), r.js, stream.DefaultSettings, "q",
@@ -27,8 +27,8 @@ func (r *rig) ownStreams() {
 	}
 }
 
-// beginIn publishes a start message of queue q to its own stream or to the shared one, depending on
-// the layout at, and returns the execution ID.
+// beginIn publishes a start message of the queue q, and returns the execution ID. The layout at
+// decides whether the message is stored in the queue's own stream or in the shared stream.
 func (r *rig) beginIn(at stream.Layout) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -55,8 +55,8 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 	}))
 }
 
-// takeFromOwnStream receives the next message of queue q's own stream, as another executor would.
-// The caller must acknowledge it.
+// takeFromOwnStream receives the next message of the queue q's own stream, as another executor
+// would. The caller must acknowledge it.
 func (r *rig) takeFromOwnStream() jetstream.Msg {
 	r.t.Helper()
 	executors, err := r.js.Consumer(r.t.Context(), "QUEUE_q", stream.RecorderConsumer)
@@ -241,8 +241,9 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// Another executor has received a message of a queue's own stream but has not acknowledged it, so
-// the database may lack later messages of that stream. The shared streams still count as completely
+// Another executor has received a message of a queue's own stream, but has not acknowledged it. The
+// recorder starts with a database that may have been replaced, so it cannot know yet whether the
+// database lacks later messages of that stream. The shared streams still count as completely
 // recorded, so that lost executions can be searched for there.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()

@@ -46,16 +46,16 @@ const (
 	// recoveryPollInterval is how often the recorder checks whether a database that lacked messages
 	// has caught up.
 	recoveryPollInterval = 200 * time.Millisecond
-	// uncertaintyGrace and maxUncertainty say when the executor is not ready because its database
-	// may lack messages. If the store may have connected to another copy of the database, it is
-	// unknown whether that copy lacks messages above the ack floor, until everything that was
-	// delivered is acknowledged.
+	// uncertaintyGrace and maxUncertainty determine for how long the executor is not ready after
+	// the store may have connected to another copy of the database. That copy may lack messages
+	// above the ack floor. This remains unknown until every message that was delivered is
+	// acknowledged.
 	//
 	// During the first uncertaintyGrace, the executor stays ready, so that executors can
-	// acknowledge the messages that they are recording. Then it is not ready. After maxUncertainty,
-	// it becomes ready again, because otherwise a single unreachable stream would keep it from
-	// becoming ready, although everything else is recorded. If the store can never connect to
-	// another database (Reconnected returns nil), the executor is ready all the time.
+	// acknowledge the messages that they are recording. After that, it is not ready. After
+	// maxUncertainty, it becomes ready again, because otherwise a single unreachable stream would
+	// keep it from becoming ready, although everything else is recorded. If the store can never
+	// connect to another database (Reconnected returns nil), the executor is ready all the time.
 	uncertaintyGrace = time.Second
 	maxUncertainty   = time.Minute
 )
@@ -112,14 +112,14 @@ type databaseRecovery struct {
 	// again once every message up to that sequence is acknowledged.
 	ackGoalByStream map[string]uint64
 	ackFloors       map[string]ackFloor // the most recent ack floor, by stream
-	// lastDelivered maps each stream to the highest sequence that had been delivered when the
-	// database was last compared with the stream. A stream has no entry if everything delivered had
-	// been acknowledged.
+	// lastDelivered maps each stream to the highest sequence that had been delivered when the last
+	// comparison of the stream with the database began. A stream has no entry if everything
+	// delivered had been acknowledged.
 	lastDelivered  map[string]uint64
 	databaseBehind bool // whether the database lacks acknowledged messages
 	// maybeMissingSince is when the recorder first suspected that the store is connected to another
-	// database, which may lack messages above the ack floors that were acknowledged. It is zero if
-	// there is no such suspicion.
+	// database, which may lack acknowledged messages above the ack floors. It is zero if there is
+	// no such suspicion.
 	maybeMissingSince time.Time
 }
 
@@ -155,9 +155,9 @@ func (r *databaseRecovery) addAckGoal(stream string, goal uint64) {
 	r.ackGoalByStream[stream] = max(r.ackGoalByStream[stream], goal)
 }
 
-// setDelivered notes, once the database has been compared with a stream, the sequence up to which
-// the stream's messages had been delivered by then. If delivered is 0, every delivered message had
-// been acknowledged, and setDelivered removes the stream's entry from lastDelivered.
+// setDelivered stores, in lastDelivered, the highest sequence that had been delivered from a stream
+// when a comparison of the stream with the database began. If delivered is 0, every delivered
+// message had been acknowledged, and setDelivered removes the stream's entry.
 func (r *databaseRecovery) setDelivered(stream string, delivered uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,8 +286,9 @@ func (r *databaseRecovery) mayLackMessages(at startReportPair) bool {
 	return r.databaseBehind || r.ackGoalByStream[at.starts] > 0 || r.ackGoalByStream[at.reports] > 0
 }
 
-// isRunning reports whether a recovery is in progress: the database is known to lack messages, or
-// it is still to be compared with the streams again once all ack goals are reached.
+// isRunning reports whether a recovery is in progress: either the database is known to lack
+// messages, or some ack goals are not reached yet. Once they are reached, the database is compared
+// with the streams again.
 func (r *databaseRecovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -380,11 +381,11 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	if len(r.databaseRecovery.streamsBelowGoal()) > 0 {
 		return nil
 	}
-	// Compare again: messages that were acknowledged late, after the previous database had recorded
-	// them, may still be missing.
+	// Compare again: since the last comparison, other messages may have been acknowledged that only
+	// the previous database had recorded.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
-			// Add the lowest possible goal, so that the next call compares again.
+			// Add the lowest possible goal, so that the next finishRecovery compares again.
 			r.databaseRecovery.addAckGoal(sharedStartReportPair.starts, 1)
 		} else {
 			r.databaseRecovery.addGoalsForDelivered(
@@ -636,8 +637,8 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 }
 
 // reapplyReportsAndAudit makes executors apply the ingresses' reports and the audit entries again,
-// because a database that lacks messages may also lack the effects of reports and entries. Reports
-// and entries that already have an effect do not take effect a second time.
+// because a database that lacks messages may also lack some of these. Reports and entries that the
+// database already has are not applied twice.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -132,7 +132,7 @@ type Recorder struct {
 // production.
 type intervals struct {
 	consumerAckWait time.Duration // AckWait of the consumers
-	// how long a transaction may take before the executor is not ready
+	// how long a transaction may take before the executor is marked as not ready
 	slowTransactionThreshold time.Duration
 	applyTimeout             time.Duration // maximum duration of a transaction
 	// delay before a suspected poison message is delivered again
@@ -142,8 +142,8 @@ type intervals struct {
 	heartbeatInterval time.Duration
 	// interval between comparisons of the database with the streams
 	databaseCompareInterval time.Duration
-	// how long it may be unknown whether a new database lacks messages before the executor is not
-	// ready
+	// how long it may be unknown whether a new database lacks messages before the executor is
+	// marked as not ready
 	uncertaintyGrace time.Duration
 	// time from the start of EndLostExecutions, or from a reconnect, until it searches
 	lostSearchDelay  time.Duration

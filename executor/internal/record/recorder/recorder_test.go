@@ -163,7 +163,8 @@ type rig struct {
 
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
-	// searchInterval is called for the search interval of later recorders; nil means the default.
+	// searchInterval returns the search interval of recorders that are started later. nil means the
+	// default.
 	searchInterval func(maxAge time.Duration) time.Duration
 	compareEvery   time.Duration // comparison interval of later recorders; 0 means the default
 	noSearch       bool          // later recorders do not search for lost executions
@@ -833,7 +834,7 @@ func TestForgedProgress(t *testing.T) {
 }
 
 // Progress that arrives before its start message is kept until the start message is recorded. That
-// can take long if another executor has received the start message and is frozen.
+// can take a long time if another executor has received the start message and is frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -1017,7 +1018,8 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	})
 }
 
-// In these tests, deletedWorkflow does not exist, and recreatedWorkflow was created at recreatedAt.
+// Workflows in the tests of observations. deletedWorkflow does not exist. recreatedWorkflow was
+// created at recreatedAt.
 const (
 	deletedWorkflow   = "deleted"
 	recreatedWorkflow = "recreated"

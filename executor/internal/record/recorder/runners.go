@@ -82,21 +82,22 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 // copied to the end of its stream.
 const copiedStartMsgIDPrefix = "again-"
 
-// maxAckFloorBeyondEnd limits the work for a group whose ack floor is beyond the end of the stream
-// and whose consumer cannot be rewound. The group also skips every copy whose sequence is not above
-// its ack floor. So redeliverSkipped has to append copies, and copies of these copies, until the
-// stream extends past the ack floor. If the ack floor is more than maxAckFloorBeyondEnd sequences
-// beyond the end, the group gets no copies.
+// maxAckFloorBeyondEnd limits how many copies redeliverSkipped appends for a group whose ack floor
+// is beyond the end of the stream and whose consumer cannot be rewound. Such a group skips every
+// message whose sequence is not above its ack floor, including copies. redeliverSkipped therefore
+// has to append copies, and copies of these copies, until the stream extends past the ack floor. It
+// appends none for the group if the ack floor is more than maxAckFloorBeyondEnd sequences beyond
+// the end.
 const maxAckFloorBeyondEnd = 1000
 
 // redeliverSkipped makes the groups of runners receive the start messages that they would skip
 // after a stream was rolled back.
 //
 // If a group's ack floor is beyond the end of the stream, the group has handled none of the new
-// messages, and redeliverSkipped rewinds the group's consumer. It does not rewind the consumer in
-// two cases. If the ack floor is within the stream, the group would also receive messages that it
-// has already handled. If the consumer began after the message to which it has to be rewound, the
-// server refuses to rewind it.
+// messages, and redeliverSkipped rewinds the group's consumer. There are two cases in which it
+// cannot do that. If the ack floor is within the stream, a rewind would also redeliver messages
+// that the group has already handled. If the consumer began after the message to which it would
+// have to be rewound, the server refuses to rewind it.
 //
 // In these cases, redeliverSkipped appends copies of the skipped start messages to the stream, and
 // the records of their executions then refer to the copies. It does not copy a message if a group
@@ -128,9 +129,9 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 			last = max(last, g.ackFloor)
 		}
 	}
-	// A group also skips a copy whose sequence is not above the group's ack floor. So the loop goes
-	// on to the copies themselves, and copies them again, as long as their sequences are not above
-	// last, the highest of these ack floors.
+	// A group also skips a copy whose sequence is not above the group's ack floor. So the loop also
+	// copies the copies, as long as their sequences are not above last, the highest ack floor of
+	// the groups that need copies.
 	copied, end := 0, info.State.LastSeq
 	for sequence := p.firstReusedSequence; sequence <= min(last, end); sequence++ {
 		copySequence, err := r.publishStartCopy(ctx, p.stream, groups, sequence)

@@ -28,7 +28,7 @@ var dialect = relational.Dialect{
 	RefusalSumsQuery: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// At most 100,000 records are counted, because counting takes long. If there are more, the
+	// At most 100,000 records are counted, because counting is slow. If there are more, the
 	// planner's estimate is used.
 	SizeQuery: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n

@@ -38,7 +38,7 @@ func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported i
 	if err := relational.CheckBaseline(starting, db); err != nil {
 		return 0, err
 	}
-	// Up acquires the lock first. If the database is newer, it does nothing.
+	// Up acquires the lock first. If the schema is newer than this program, Up does nothing.
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}

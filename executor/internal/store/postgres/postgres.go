@@ -1,7 +1,7 @@
 // Package postgres stores records in PostgreSQL. It is the driver for deployments with several
 // executors.
 //
-// Executors concurrently write rows that overlap. They cannot deadlock, because every transaction
+// Executors may write the same rows concurrently. They cannot deadlock, because every transaction
 // acquires its locks in the same order: new executions, messages put aside, records whose state
 // changes, per-minute counts, token uses. In each of these groups, it locks the rows in the order
 // of their keys, except that it locks new executions in the order in which they were accepted. New

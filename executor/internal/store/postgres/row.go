@@ -146,7 +146,8 @@ func mapSlice[T, V any](items []T, value func(T) V) []V {
 // storedIDs returns the stored form of IDs.
 func storedIDs(ids []string) [][]byte { return mapSlice(ids, store.EncodeID) }
 
-// nilIf returns a pointer to text, or nil if text equals none. nil is stored as NULL.
+// nilIf returns nil if text equals the parameter none, otherwise a pointer to text. nil is stored
+// as NULL.
 func nilIf(text, none string) *string {
 	if text == none {
 		return nil

@@ -54,8 +54,8 @@ func (tx transaction) LockPendingProgress(
 	return mayKeepPending, err
 }
 
-// MayHavePendingProgress implements relational.Tx. A check would cost another round trip, so it
-// always returns true.
+// MayHavePendingProgress implements relational.Tx. It always returns true, because finding out
+// whether there is pending progress would cost another round trip.
 func (tx transaction) MayHavePendingProgress(context.Context) (bool, error) { return true, nil }
 
 // CurrentStates implements relational.Tx.

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// SelectSchemaVersion is a query for the schema version. It ignores the migrations that the table
-// harmless lists, because programs of the previous version still work after them.
+// SelectSchemaVersion is a query for the schema version. It ignores the migrations in the table
+// named harmless, because programs of the previous version still work after them.
 const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 

@@ -17,7 +17,7 @@ type SortOrder struct {
 	idSortSign int
 }
 
-// The two sort orders of lists. The first term of each afterPosition follows from the other terms,
+// The two sort orders of lists. In each afterPosition, the first condition follows from the others,
 // but it lets the database use an index.
 var (
 	NewestFirst = SortOrder{

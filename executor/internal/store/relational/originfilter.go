@@ -16,10 +16,10 @@ const (
 )
 
 // whereOrigin adds the filter's conditions on the account, the source and the node, which are part
-// of a record's origin. Reading the records in time order finds those of an account quickly only if
-// many of the newest records belong to it. If that is uncertain, whereOrigin adds a condition on
-// the account's workflows, so that the database can read only the records of these workflows.
-// columnPrefix is a result of whereDelivery.
+// of a record's origin. Reading the records in time order is slow if few of the newest records
+// belong to the account. So whereOrigin may also add a condition on the account's workflows, which
+// lets the database read only the records of these workflows. columnPrefix is a result of
+// whereDelivery.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {
@@ -62,8 +62,9 @@ func (s *Store) whereOrigin(
 			where.Add(columnPrefix+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// Few of the remaining records fail this condition, because most workflows belong to a single
-	// account. Without coalesce, the planner would assume that most records fail it.
+	// Most workflows belong to a single account, so nearly all records that meet the conditions
+	// above also meet this one. Without coalesce, the planner would assume that most of them do
+	// not.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }

@@ -61,7 +61,7 @@ type Tx interface {
 // already have converted times and texts to the form in which they are stored: see store.StoredTime
 // and store.SanitizeText. The drivers convert IDs.
 type ExecutionTx interface {
-	// LockPendingProgress acquires PendingProgressLock, either shared or exclusively. The result
+	// LockPendingProgress acquires PendingProgressLock in shared or exclusive mode. The result
 	// reports whether the transaction may store pending progress steps, that is, steps of
 	// executions that are not recorded yet. In PostgreSQL, this requires the exclusive lock.
 	LockPendingProgress(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
@@ -127,9 +127,9 @@ type Dialect struct {
 	NoIndexColumnPrefix string
 	// HasStatistics reports whether the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// MinTime is a time before every stored time. It is the lower bound of queries that set no
-	// lower bound, because some databases read an index in order only if there is one. nil means
-	// that the database needs no lower bound.
+	// MinTime is a time before every stored time. Queries without a lower bound on the time use it
+	// as their lower bound, because some databases read an index in order only if a query has a
+	// lower bound. nil means that the database needs none.
 	MinTime any
 	// TruncatedTimeExpr is an expression that rounds accepted_at down to a multiple of %[1]d
 	// microseconds.
