@@ -182,7 +182,7 @@ func (e *executor) connect(ctx context.Context) error {
 }
 
 // followRegistry loads the registry and announces this process to the other processes. From then
-// on, a process confirms a change to the registry only after this process has applied it.
+// on, no process confirms a change to the registry before this process has applied the change.
 func (e *executor) followRegistry(ctx context.Context) (err error) {
 	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.directory, e.Log); err != nil {
 		return err

@@ -59,8 +59,8 @@ func refuseHostNames(next http.Handler) http.Handler {
 		}
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if err != nil && host != "" && !strings.EqualFold(host, "localhost") {
-			// A request without a host is permitted: HTTP/1.0 needs none, and browsers always send
-			// one.
+			// A request without a host is permitted: HTTP/1.0 does not require one. Such a request
+			// cannot come from a web page, because browsers always send the host.
 			writeText(w, http.StatusMisdirectedRequest,
 				"this listener is on loopback: ask for its address or for localhost\n")
 			return

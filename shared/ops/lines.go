@@ -20,11 +20,12 @@ func FlushLog() { stderr.flush(flushTimeout) }
 
 const flushTimeout = time.Second
 
-// maxLineDelay is how long an event's line may be held back. If the process is killed, the lines of
-// that period are lost.
+// maxLineDelay is how long a line from LogEvent may be held back before it is written. If the
+// process is killed, the lines that are held back at that moment are lost.
 const maxLineDelay = 5 * time.Millisecond
 
-// maxHeldBackBytes is the maximum total size in bytes of the lines that are held back.
+// maxHeldBackBytes is the maximum total size in bytes of the lines that are held back. Once they
+// exceed it, they are written immediately.
 const maxHeldBackBytes = 32 << 10
 
 // maxWaitingBytes is the maximum total size in bytes of the lines that wait while an earlier write
@@ -44,7 +45,8 @@ type batchedLineWriter struct {
 	timer        *time.Timer // starts a write; nil until the first line is held back
 	timed        bool        // whether timer is running
 	writing      bool        // whether a goroutine has been started to write, and has not ended
-	// writeNow tells the goroutine that runs write not to hold back the waiting lines.
+	// writeNow means that the goroutine that runs write must write the waiting lines immediately,
+	// instead of leaving them to the timer.
 	writeNow bool
 	// drained is closed when no lines are left. It is nil unless flush is waiting.
 	drained chan struct{}
@@ -60,9 +62,9 @@ func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// add queues an event's line, and returns before the line is written. If other lines were written
-// less than maxLineDelay ago, it holds the line back, so that it can be written together with later
-// ones.
+// add queues a line from LogEvent, and returns before the line is written. If other lines were
+// written less than maxLineDelay ago, it holds the line back, so that it can be written together
+// with later ones.
 func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// NewSlogLogger returns a logger that writes to log, for packages that support only slog. Groups
-// are ignored: their attributes become members of the line like all others.
+// NewSlogLogger returns a logger that writes to log, for packages that support only slog. It
+// ignores groups: their attributes become fields of the line, like all others.
 func NewSlogLogger(log logrus.FieldLogger) *slog.Logger { return slog.New(slogHandler{log}) }
 
 type slogHandler struct{ log logrus.FieldLogger }

@@ -22,8 +22,8 @@ type StandardFlags struct {
 
 type versionFlag bool
 
-// BeforeReset prints the version and exits before kong evaluates any other flag, like kong's own
-// version flag.
+// BeforeReset prints the version and exits before kong evaluates any other flag. The version flag
+// of package kong does the same.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",
 		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH,

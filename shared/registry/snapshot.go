@@ -287,8 +287,8 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
-		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted between
-		// the reads of the workflow and of its account. If the map still has the same
+		// Either the workflow exceeds its plan's limit, or it was deactivated or deleted after this
+		// loop had read it and before newView read its account. If the map still has the same
 		// CompiledWorkflow, the workflow exceeds the limit.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true

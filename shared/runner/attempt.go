@@ -20,8 +20,8 @@ import (
 // maxErrorBytes is the maximum number of bytes of the error in a report. Longer errors are cut off.
 const maxErrorBytes = 4000
 
-// maxEndedGroups is the maximum number of other groups that a report names as having already ended
-// the execution.
+// maxEndedGroups is the maximum number of names in a report's list of the other groups that have
+// already ended the execution.
 const maxEndedGroups = 100
 
 // reportOverheadBytes is the number of bytes that are reserved in a report for everything but the

@@ -44,7 +44,7 @@ const (
 	// minCancellationsToForget is the number of cancellations that a runner must know before it
 	// removes expired ones from memory for the first time.
 	minCancellationsToForget = 1000
-	// cancelReadTimeout is the maximum duration of one request.
+	// cancelReadTimeout is the maximum duration of one request to the bucket.
 	cancelReadTimeout = 2 * time.Second
 	// maxCancelReadFailures is the number of failed requests after which a runner that has never
 	// been able to read the bucket runs executions without looking for cancellations.

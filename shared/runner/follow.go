@@ -90,9 +90,9 @@ func (r *runner) readSettings(
 }
 
 // consumeOwnStream begins to consume executions from the queue's own stream, and returns a function
-// that stops this. If the stream cannot be used yet, consumeOwnStream begins nothing, and the
-// returned function does nothing. main is the group's consumer in the shared stream. taking counts
-// the goroutines that consume.
+// that stops this. If the stream cannot be used yet, both consumeOwnStream and the returned
+// function do nothing. main is the group's consumer in the shared stream. taking counts the
+// goroutines that consume.
 func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,

@@ -19,8 +19,8 @@ const lanePullTimeout = time.Second
 //
 // A lanePull drains its subscription when it ends, so that it still receives a message that the
 // server has already sent. jetstream.Consumer.FetchNoWait would unsubscribe after a second instead,
-// and drop such a message. No member would then get the message until AckWait has passed, and it
-// would have used up an attempt.
+// and drop such a message. No member would then get the message until AckWait has passed, and the
+// lost delivery would count as an attempt.
 type lanePull struct {
 	consumer string
 	sub      *nats.Subscription // receives one response

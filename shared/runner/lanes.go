@@ -248,6 +248,11 @@ func (r *runner) runWaitingMessage(
 // the queue's record for each execution, because the queue may have moved to its own stream and
 // back since consumeLanesAndOwnStream read the record. If a request fails, mayBegin retries for a
 // quarter of AckWait, and then returns false.
+//
+// There is one exception: if nothing responds to the request for the record, and the runner has
+// never read the record nor found the lane's consumer in the queue's own stream, mayBegin assumes
+// that the runner's NATS account may not read the record. The runner then consumes only from the
+// shared stream, so mayBegin returns true.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {
@@ -365,7 +370,8 @@ func (r *runner) pullLane(
 	if !errors.Is(err, errNoResponse) {
 		return msg, err
 	}
-	// The request goes on without the slot, so that other executions can use it meanwhile.
+	// The request stays open, but without a reserved slot, so that other executions can use the
+	// slot meanwhile.
 	if msg, err = pull.finish(ctx); msg == nil {
 		return nil, err
 	}

@@ -147,7 +147,8 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 	err error,
 ) {
 	if !r.nc.IsConnected() {
-		// Do not send a request: one that fails leaks a subscription (nats.go 1.55.0).
+		// Do not send a request while disconnected: a request that fails leaks a subscription
+		// (nats.go 1.55.0).
 		return 0, nats.ErrDisconnected
 	}
 	var batch jetstream.MessageBatch

@@ -189,8 +189,8 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 }
 
 // UnsignedDeliveryID returns the ID from the first source that contains one. It ignores sources
-// that are covered by the verified signature: see SignedDeliveryID. An ID that is too
-// long or not printable is hashed rather than refused, because the sender cannot choose another.
+// that are covered by the verified signature: see SignedDeliveryID. An ID that is too long or not
+// printable is hashed rather than refused, because the sender cannot choose another.
 func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	for i := range s.deliveryIDSources {
 		id := &s.deliveryIDSources[i]

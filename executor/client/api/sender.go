@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// SenderPreset describes a preset for senders, usually of one provider: the settings and secrets
-// that it needs, and how to connect the provider.
+// SenderPreset describes a preset for senders, usually for the senders of one provider. It lists
+// the settings and the secret that such a sender needs, and the steps to connect the provider.
 type SenderPreset struct {
 	// ID identifies the preset in Sender.Preset and PutSender.Preset.
 	ID      string   `json:"id" example:"stripe"`

@@ -53,7 +53,8 @@ func ExampleClient_IfMatch() {
 	// Output: somebody was faster: read it again
 }
 
-// exampleAPI responds like an executor on which somebody keeps changing the workflow orders.
+// exampleAPI returns a server that responds like an executor. Somebody else keeps changing the
+// workflow "orders" on it.
 func exampleAPI() *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/workflows", func(w http.ResponseWriter, r *http.Request) {

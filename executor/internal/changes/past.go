@@ -16,9 +16,10 @@ const (
 	// maxRecentIDs is the maximum number of record IDs kept for clients that resume. That many IDs
 	// take up a few megabytes.
 	maxRecentIDs = 50_000
-	// maxClockSkew is the assumed maximum difference between the clocks of two executors. Because
-	// of this difference, a client that resumes on another executor receives the changes of the
-	// last maxClockSkew before its last event again.
+	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
+	// that has received an event from one executor and resumes on another could otherwise miss
+	// changes. It therefore also receives the changes that precede its last event by up to
+	// maxClockSkew, even if it already has them.
 	maxClockSkew = 5 * time.Second
 )
 
@@ -40,12 +41,13 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. After that, p contains every batch that is received after the time
-// at.
+// reset discards all batches. at is the time of the reset: p is complete only for batches that are
+// received after that time.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
-// after returns the batches received after at and, because clocks differ, also those received up to
-// maxClockSkew earlier. complete is false if batches received after at may be missing.
+// after returns the batches that were received later than the time at. Because clocks differ, it
+// also returns batches that were received up to maxClockSkew before that time. complete is false if
+// some of the later batches may be missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

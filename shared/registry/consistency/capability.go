@@ -17,8 +17,8 @@ const (
 	// CapabilitySyncResponses is the capability to delay the response to a request until its
 	// execution has finished.
 	CapabilitySyncResponses Capability = "answers"
-	// CapabilityOrderKeys is the capability to keep those executions of a trigger node in order
-	// that have the same order key.
+	// CapabilityOrderKeys is the capability to keep executions in order if they belong to the same
+	// trigger node and have the same order key.
 	CapabilityOrderKeys Capability = "orderKey"
 	// CapabilityOwnStreams is the capability to store a queue's start messages in the queue's own
 	// stream.

@@ -78,8 +78,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.ApplyMu.Lock()
-	// The ingress cannot apply the change while the test holds ApplyMu. So within the six seconds
-	// the change is stored, but not confirmed.
+	// The ingress cannot apply the change while the test holds ApplyMu. So the change is stored,
+	// but not confirmed before ctx ends after 6 s.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
@@ -296,7 +296,8 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	// Wait until the follower has missed heartbeats of its consumer.
+	// Wait until the follower has not caught up for 7 s. By then it has noticed that the heartbeats
+	// of its consumer are missing.
 	for lease.SinceCaughtUp(time.Now()) < 7*time.Second {
 		<-time.After(10 * time.Millisecond)
 	}

@@ -349,7 +349,8 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 		return followedConsumer{}, err
 	}
 	// The consumer may be on another server than the one that was queried. That server may lag
-	// behind, so reaching the end of its messages would prove nothing.
+	// behind, so reaching the end of its messages would not prove that everything up to the
+	// bucket's end has been applied.
 	if covers.lastSeq > revision && serverOf(consumer) != server {
 		covers.lastSeq = 0
 	}
@@ -623,9 +624,10 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// hasTrustedIdentity reports whether the follower can rely on the registry's identity. This is so
-// if it is the identity that the follower found first, no backup is being restored, and, after the
-// registry was reset to an earlier state, an executor has verified it.
+// hasTrustedIdentity reports whether the follower can rely on the registry's identity. Three
+// conditions must hold: the identity has the same ID as the first one that the follower found; no
+// backup is being restored; and if the registry has gone back to an earlier state, an executor has
+// checked the registry since.
 func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -138,8 +138,8 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// Check again after each heartbeat. Also check again once the duration next has passed,
-		// because a lagging process may then be presumed dead.
+		// Compute the list of lagging processes again after each heartbeat. Also do so once the
+		// duration next has passed, because a lagging process may then be presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -156,10 +156,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 }
 
 // laggingProcesses returns the processes that may serve requests but where a revision is not in
-// force yet. stored is a time by which the revision had been stored. next is the time until the
-// list may become shorter without a heartbeat, because a process is then presumed dead and its
-// lease has expired. laggingProcesses also forgets processes that have been silent for
-// forgetMemberAfter. The caller must hold mu.
+// force yet. The revision was stored at the time stored or earlier. next is how long the list stays
+// the same if no heartbeat arrives: after that time, a process may be presumed dead and its lease
+// expired, so that it is no longer in the list. laggingProcesses also forgets processes that have
+// been silent for forgetMemberAfter. The caller must hold mu.
 func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {

@@ -27,7 +27,8 @@ const (
 	// leaseRenewTimeout is the maximum duration of one renewal.
 	leaseRenewTimeout = leaseDuration / 2
 	// joinListenTime is how long a new membership collects announcements before its first use. It
-	// is longer than heartbeatInterval, so that every live process sends at least one of them.
+	// is longer than heartbeatInterval, so that every live process announces itself at least once
+	// in that time.
 	joinListenTime = heartbeatInterval + 100*time.Millisecond
 	// deliveryStallTimeout is how long Follower.Wait waits for the next change before it has the
 	// consumer recreated. Without that, a change might never arrive: messages that the server has

@@ -124,9 +124,9 @@ func (r recreated) hasItsSecrets() {
 }
 
 // One process deletes a workflow while another one creates it again. In the end, the new workflow
-// has its own token and sample payload. The test covers two cases: the old secrets are deleted
-// after only the new token has been stored, or after the new workflow's record has been stored as
-// well.
+// has its own token and sample payload. In the first case, the old secrets are deleted when only
+// the new token has been stored. In the second case, they are deleted when the new workflow's
+// record has been stored as well.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{

@@ -179,8 +179,8 @@ func awaitRestored(
 		var api *jetstream.APIError
 		switch {
 		case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-			// It is unknown whether the record was stored. If it was, NATS refuses the repetition
-			// below.
+			// It is unknown whether the record was stored, so publish it again below. If it was
+			// stored, NATS refuses the second message.
 		case errors.As(err, &api) &&
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 			// NATS has refused the record because the cluster is still storing another message for

@@ -302,8 +302,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns the number of all workflows, and the number of workflows that were created
-// at the time since or later.
+// CountWorkflows returns the number of all workflows, and the number of those that were not created
+// before since.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -176,19 +176,18 @@ type allowedQueueChangeKey struct{}
 
 // allowedQueueChange states that all delivery IDs of a workflow have been copied to the stream of
 // its new queue. change is the workflow's change of queue. revision is the revision of the
-// workflow's record in which the workflow is closed; it was in force before the last of the IDs
-// were copied.
+// workflow's record that closed the workflow. It was in force before the copying ended.
 type allowedQueueChange struct {
 	change   CrossStreamQueueChangeError
 	revision uint64
 }
 
 // WithAllowedQueueChange returns a context in which a workflow may make the given change of its
-// queue, which was refused with a CrossStreamQueueChangeError before. The caller must have closed
-// the workflow and, after that was in force, made sure that all of the workflow's delivery IDs are
-// in the stream of the new queue. revision is the current revision of the workflow's record, in
-// which the workflow is closed. It is needed because the workflow may also have been closed for a
-// different change of its queue.
+// queue, which was refused with a CrossStreamQueueChangeError before. The caller must first close
+// the workflow. Once the closing is in force, the caller must make sure that all of the workflow's
+// delivery IDs are in the stream of the new queue. revision is the current revision of the
+// workflow's record, in which the workflow is closed. It is needed because the workflow may also
+// have been closed for a different change of its queue.
 func WithAllowedQueueChange(
 	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
 ) context.Context {

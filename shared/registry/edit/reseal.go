@@ -80,10 +80,10 @@ func Reseal(
 // to decrypt, because reading the tokens of every node would take too long.
 const maxDecryptionTrialNodes = 1_000
 
-// CountDecryptableSecrets counts how many secrets the editor's keys can decrypt. It tries the
-// secrets of all senders, and the tokens and sample payloads of at most maxDecryptionTrialNodes
-// nodes. After each workflow's senders and after each node, it calls enough with the counts so far,
-// and stops early if enough returns true.
+// CountDecryptableSecrets counts how many secrets the editor's keys can decrypt. It tries to
+// decrypt the secrets of all senders, and the tokens and sample payloads of at most
+// maxDecryptionTrialNodes nodes. After each workflow's senders and after each node, it calls enough
+// with the counts so far. If enough returns true, it stops.
 func (e *Editor) CountDecryptableSecrets(
 	ctx context.Context, enough func(registry.DecryptionCounts) bool,
 ) (found registry.DecryptionCounts, err error) {

@@ -419,8 +419,8 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// When a call that sets, rotates or removes a sender has returned, every ingress verifies requests
-// only with the secrets that the call has left.
+// When a call that sets or removes a sender, or adds a secret to it, has returned, every ingress
+// verifies requests only with the secrets that are still valid after the call.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -30,7 +30,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 //
 // If the account's record holds an earlier intent that has not been carried out, setActive carries
 // out the earlier intent first. If setActive fails after it may have stored its own intent, it
-// still tries to carry out that one.
+// still tries to carry out its own intent.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -113,9 +113,11 @@ type transitionIntent struct {
 // and begins seconds after the last leader was lost.
 const finishTransitionTimeout = 15 * time.Second
 
-// finishTransition carries out an intent, which may be stored only later or not at all. It
-// continues even after ctx is done. If it does not finish in time, the intent is carried out by the
-// next activation or deactivation in the account, or by FinishTransitionsPeriodically.
+// finishTransition carries out an intent that setActive has stored or may have stored. If the
+// intent is not in the account's record but may still be stored there, finishTransition waits for
+// that. It continues even after ctx is done. If it does not finish within finishTransitionTimeout,
+// the intent is carried out by the next activation or deactivation in the account, or by
+// FinishTransitionsPeriodically.
 func (e *Editor) finishTransition(ctx context.Context, i transitionIntent) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTransitionTimeout)
 	defer cancel()

@@ -214,7 +214,7 @@ func answerReportReads(t *testing.T, js jetstream.JetStream, name string, answer
 // execution. A runner that has read reports in that stream before does not call the handler during
 // the outage, because the execution may have ended already. In a stream in which it has never read
 // a report, it gives up after a moment and calls the handler: an account may have the permission to
-// read reports in the shared stream, but not in an own stream.
+// read reports in the shared stream, but not in a queue's own stream.
 func TestAnOrderedExecutionWaitsForItsLastReport(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

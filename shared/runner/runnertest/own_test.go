@@ -277,8 +277,8 @@ func TestOrderAcrossMoves(t *testing.T) {
 	open()
 	await()
 	// The members know that the queue has its own stream, but notice late that it has moved back.
-	// They must still run the executions in the own stream first, because those in the shared
-	// stream are newer.
+	// They must still run the executions in the queue's own stream first, because those in the
+	// shared stream are newer.
 	open = closeGate()
 	begin(4)
 	ingress.MoveToSharedStream(t, execution.DefaultQueue)

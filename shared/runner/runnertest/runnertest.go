@@ -244,8 +244,8 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reportConsumer returns a consumer for the reports on an execution. If any queue has own
-// streams, reportConsumer first waits for a report, to find out which stream the reports are in.
+// reportConsumer returns a consumer for the reports on an execution. If any queue has its own
+// stream, reportConsumer first waits for a report, to find out which stream the reports are in.
 func (i *Ingress) reportConsumer(
 	ctx context.Context, executionID string,
 ) (jetstream.Consumer, error) {

@@ -64,7 +64,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 				way.Heal() // the request has expired: let the runner send the next one
 			}
 		}
-		// Wait until the server has sent the first message to the runner. The count above does not
+		// Wait until the server has sent the first message to the runner. NumAckPending does not
 		// show that, because the server counts a delivery before it sends the message. But the
 		// server sends a stream's messages and confirmations in order, so once it has confirmed
 		// this later message, it has also sent the first one.

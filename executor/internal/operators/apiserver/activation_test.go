@@ -44,8 +44,8 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When the API responds to a change of a workflow or of an account's plan, this change is already
-// in the executor's directory, its copy of the registry in memory.
+// When the API responds to a change of a workflow or of an account's plan, the executor's directory
+// already contains this change. The directory is the copy of the registry in memory.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -81,7 +81,8 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	want("pro", "c", "a", "d", "b")
 	r.account("acme", "free")
 	want("downgraded", "c")
-	// The workflow is active, but exceeds the plan's limit, so the call does not succeed.
+	// Workflow d is still marked as active, but exceeds the limit of the plan free. A call that
+	// activates it again is therefore refused.
 	r.post("/workflows/d/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.post("/workflows/c/activate", "").is(200)
 	r.post("/workflows/c/deactivate", "").is(200)

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters creates dead letters of the workflow wf: one with the ID id(n) for each n from from to
-// to-1.
+// letters creates dead letters of the workflow wf. Their IDs are id(from), id(from+1) and so on, up
+// to id(to-1).
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {

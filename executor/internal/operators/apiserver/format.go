@@ -90,10 +90,10 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v as JSON. Some values are JSON texts already, such as sample payloads. These must
-// stay unchanged, but encoding/json would compact them. encode therefore embeds v in a struct with
-// fields of the same names, which hides these members from encoding/json, and appends the members
-// itself.
+// encode encodes v as JSON. Some members of v are JSON texts already, such as sample payloads.
+// These must stay unchanged, but encoding/json would compact them. encode therefore embeds v in a
+// struct that has empty fields with the same names, so that encoding/json omits these members.
+// encode then appends them to the result unchanged.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

@@ -139,8 +139,8 @@ func TestASamplePayloadIsPutToTheVersionRead(t *testing.T) {
 	}
 }
 
-// A client may not learn that its activation or deactivation has succeeded. It can repeat the call
-// with the same If-Match.
+// If the response to an activation or deactivation is lost, the client can repeat the call with the
+// same If-Match. The repeated call succeeds, although the first one may have changed the workflow.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -274,8 +274,8 @@ func fieldErrorOf(err error) api.FieldError {
 	return api.FieldError{Field: location, Problem: what}
 }
 
-// missingProperty returns the name of a property from huma's message that this required property is
-// missing. For any other message, missing is false.
+// missingProperty extracts the name of the property from huma's message about a missing required
+// property. For any other message, missing is false.
 func missingProperty(message string) (name string, missing bool) {
 	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 	rest, begins := strings.CutPrefix(message, before)

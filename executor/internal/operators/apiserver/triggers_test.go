@@ -341,8 +341,8 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	if got := decode[api.Account](r.get("/accounts/on-free").is(200)); got.Name != "new" {
 		t.Errorf("it is not stored: %+v", got)
 	}
-	// The rotation succeeds, but is not confirmed. The response tells the client not to repeat it,
-	// because a second rotation would replace the new token.
+	// The rotation succeeds, but one process does not confirm it (see lag). The response tells the
+	// client not to repeat the call, because a second rotation would replace the new token.
 	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
 	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable ||
 		p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
@@ -353,8 +353,9 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	}
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
 	r.get("/workflows/wf").refused(404, api.CodeNotFound)
-	// The deletion of the workflow was not confirmed either, but its secrets are deleted at once: a
-	// client will not repeat the call if it no longer finds the workflow.
+	// The process has not confirmed the deletion of the workflow either. The workflow's secrets
+	// must be deleted nevertheless, because a client that no longer finds the workflow will not
+	// repeat the call.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
 	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {

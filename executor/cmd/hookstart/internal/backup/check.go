@@ -149,9 +149,9 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket checks the records of a bucket, and adds the IDs of the secrets keys that encrypt
-// them to keys. It returns an error if this version cannot decode a record, or if the bucket does
-// not hold as many records as the manifest says.
+// verifyBucket checks the records of a bucket. It returns an error if this version cannot decode a
+// record, or if the bucket does not hold as many records as the manifest says. It also collects the
+// IDs of the secrets keys with which the records are encrypted, and adds these IDs to the map keys.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.forEachMessage(bucketEntryName(want.Name), func(m message) error {
@@ -184,8 +184,8 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	return nil
 }
 
-// encryptionKeyIDs returns the IDs of the secrets keys that encrypt m, which is a record of the
-// bucket.
+// encryptionKeyIDs returns the IDs of the secrets keys with which the record in m is encrypted.
+// bucket is the name of the bucket that contains the record.
 func encryptionKeyIDs(m message, bucket string) ([]string, error) {
 	var boxes [][]byte
 	switch {

@@ -67,9 +67,9 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the two own streams of the queue "default": one with a start message at the given
-// sequence, and one with a report at sequence 1. The start message's subject has the layout p.
-// Check must reject the file unless p is the layout of own streams.
+// addOwn adds the two streams that belong only to the queue "default": one with a start message at
+// the given sequence, and one with a report at sequence 1. p is the layout of the start message's
+// subject. Check must reject the file unless p is the layout of queues' own streams.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,

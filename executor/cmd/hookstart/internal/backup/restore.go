@@ -274,10 +274,10 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 // recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
 const recorderWaitTimeout = 30 * time.Second
 
-// createQueueStreams creates the own streams of each queue that has them in the file, with the
-// limits in the queue's record, and waits until the executors consume them. If the installation has
-// too few servers for the replicas, or cannot satisfy the placement tags, the streams get no
-// placement tags and as many replicas as EXECUTIONS.
+// createQueueStreams creates the own streams of queues. It does so for each queue that has its own
+// streams in the file, with the limits in the queue's record. Then it waits until the executors
+// consume the new streams. If the installation has too few servers for the replicas, or cannot
+// satisfy the placement tags, the streams get no placement tags and as many replicas as EXECUTIONS.
 func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, saved := range m.Streams {
@@ -347,14 +347,14 @@ func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (e
 type consumerPosition struct {
 	stream, consumer string
 	nextSequence     uint64
-	// pausedUntil is when an operator's pause in the backup ends. nil means that the queue was not
-	// paused.
+	// pausedUntil is the end of the pause that an operator had set before the backup was taken. nil
+	// means that the queue was not paused.
 	pausedUntil *time.Time
 }
 
-// pauseConsumers pauses the recorder's consumer and the consumers that the stream has in the
-// backup, and creates those that are missing. It returns the position at which each of them
-// continues after the restore.
+// pauseConsumers pauses the consumers of one stream: the recorder's consumer, and the consumers of
+// groups of runners that the stream had when the backup was taken. It creates those that are
+// missing. It returns the position at which each of them continues after the restore.
 func (i Installation) pauseConsumers(
 	ctx context.Context,
 	saved Stream,

@@ -23,11 +23,11 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords requests a backup of the database, and calls the function each for every line
-	// of it.
+	// BackUpRecords requests a backup of the database and passes every line of it to the callback
+	// each.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
 	// BackUpAudit requests a backup of the audit entries of the changes in one bucket, from since
-	// to until (both inclusive), and calls the function each for every line of it.
+	// to until (both inclusive), and passes every line of it to the callback each.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -438,16 +438,16 @@ func (i Installation) writeStream(
 }
 
 // writeBucket writes the newest record under each key of the bucket. It returns the number of
-// records that it has written, and the newest record. If these records are encrypted, it adds the
-// IDs of the secrets keys that were used to the set keys. If a record changes while writeBucket
+// records that it has written, and the newest record. For encrypted records, it also adds the IDs
+// of the secrets keys that encrypt them to the map keys. If a record changes while writeBucket
 // reads, the file may contain several versions of it, and a restore applies the last one.
 //
-// writeBucket returns once it has written, for every key that existed at the beginning, the record
-// as of the beginning or a newer one. It does not rely on the server's count of pending messages:
-// that count is too low while executors trim the history of keys (nats-server 2.15.2), so the
-// newest records could be missing. If the server that sends the records lags behind the leader, it
-// sends older records first, and the newer ones once it has caught up. writeBucket waits for the
-// newer ones.
+// For each record that the bucket contains when the call begins, writeBucket writes this record or
+// a newer version of it. It returns only after that. It does not rely on the server's count of
+// pending messages: that count is too low while executors trim the history of keys (nats-server
+// 2.15.2), so the newest records could be missing. If the server that sends the records lags behind
+// the leader, it sends older records first, and the newer ones once it has caught up. writeBucket
+// waits for the newer ones.
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestBucketRecord, err error) {
@@ -548,9 +548,9 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// forEachMessage passes the messages of a stream to a callback, one after another, until the
-// callback returns true or an error. pending is the number of messages after m according to the
-// server, which may be too small.
+// forEachMessage passes the messages of a stream to the callback each, one after another, until the
+// callback returns done as true, or an error. The second argument of each, pending, is the number
+// of messages that follow m, as reported by the server. The reported number may be too small.
 func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

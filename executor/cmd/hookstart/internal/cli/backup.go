@@ -59,8 +59,8 @@ func (v *adminBackupCmd) Run(s *session) error {
 	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.KeyIDs)+".")
 }
 
-// requiredKeysText returns the rest of a sentence, after a semicolon, that names the keys needed
-// for a restore. It returns "" if none are needed.
+// requiredKeysText returns text to append to a sentence: a semicolon and a clause that names the
+// keys needed for a restore. It returns "" if no keys are needed.
 func requiredKeysText(keys []string) string {
 	if len(keys) == 0 {
 		return ""

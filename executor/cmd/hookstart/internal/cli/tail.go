@@ -68,8 +68,8 @@ func (t *executionTailer) isPermanentError(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is the time by which the search for missed executions begins before the
-	// moment at which the connection was lost.
+	// reconnectOverlap is a safety margin for the search for missed executions: the search begins
+	// this long before the connection was lost.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
@@ -105,7 +105,7 @@ func (t *executionTailer) waitBeforeRetry() {
 }
 
 // handleStreamOpened is called when an event stream has been opened. The first time, it prints the
-// column heads, unless -o json is set. If a later stream does not resume where the previous one
+// column headings, unless -o json is set. If a later stream does not resume where the previous one
 // ended, it prints the changes that were missed in between.
 func (t *executionTailer) handleStreamOpened(resumes bool) error {
 	t.retryDelay = minRetryDelay

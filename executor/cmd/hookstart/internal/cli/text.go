@@ -19,7 +19,7 @@ func exactTime(t time.Time) string { return t.UTC().Format(exactTimeLayout) }
 
 func ago(t, now time.Time) string { return humantext.Ago(t, now) }
 
-// agoOr is like ago, but returns none if t is zero.
+// agoOr is like ago, but returns the text in none if t is zero.
 func agoOr(t, now time.Time, none string) string {
 	if t.IsZero() {
 		return none

@@ -31,8 +31,8 @@ type QueueStream struct {
 
 func (q Queue) key() string { return "queue " + q.ID }
 
-// addQueues adds to the set the queues of the installation that have their own stream or are moving
-// to one.
+// addQueues reads the queues of the installation, and adds those that have their own stream, or are
+// moving to one, to the set.
 func (s *DocumentSet) addQueues(ctx context.Context, client *apiclient.Client) error {
 	for q, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Queue], error) {
 		return client.Queues(ctx, p)

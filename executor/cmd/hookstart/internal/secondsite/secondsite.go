@@ -10,8 +10,9 @@
 //
 // The positions of consumers are not mirrored. At the second site, executors record the streams
 // from the beginning. Runners, however, must not repeat executions that have finished. Promote
-// therefore makes the consumers of groups of runners begin after the last message of the mirror. It
-// then publishes the start messages without a final report again, at the end of the stream.
+// therefore makes the consumers of groups of runners begin after the last message of the mirror.
+// Then it looks for start messages whose executions have no final report, and publishes them again
+// at the end of the stream.
 package secondsite
 
 import (
@@ -354,8 +355,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 }
 
 // republishUnfinished creates the consumers of the groups of runners on all streams of start
-// messages. From the queues of these groups, it then publishes the start messages again whose
-// executions have no final report. It returns the number of these messages.
+// messages. Then it looks in the queues of these groups for start messages whose executions have no
+// final report, and publishes them again. It returns the number of these messages.
 func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (republished int, err error) {
@@ -391,10 +392,10 @@ func (s Site) republishUnfinished(
 	return republished, nil
 }
 
-// createConsumersAndRepublish creates the consumers of groups of runners on the named stream, so
-// that they begin after its last mirrored message. From the groups' queues, it then publishes the
-// start messages of unfinished executions again, and returns their number. ended contains the IDs
-// of the executions that have finished.
+// createConsumersAndRepublish creates the consumers of groups of runners on the named stream. They
+// begin after the last mirrored message of the stream. Then it publishes the start messages of
+// unfinished executions in the groups' queues again, and returns their number. ended contains the
+// IDs of the executions that have finished.
 func (s Site) createConsumersAndRepublish(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,
@@ -470,8 +471,8 @@ func (s Site) lastMirroredSequence(
 // again. Executors use the same prefix for start messages that they publish again.
 const republishedIDPrefix = "again-"
 
-// addEndedExecutions reads a stream of reports, and adds to ended the IDs of the executions for
-// which it contains a final report.
+// addEndedExecutions reads a stream of reports. For each final report, it sets the ID of the
+// execution in the map ended.
 func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
 	return stream.ForEachMessage(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
 		msg jetstream.Msg, _ *jetstream.MsgMetadata,

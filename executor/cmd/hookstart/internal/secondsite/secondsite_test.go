@@ -186,7 +186,7 @@ func (s *sites) install(js jetstream.JetStream) {
 	}
 }
 
-// own creates the own streams of a queue at the first site.
+// own gives a queue its own streams at the first site.
 func (s *sites) own(queue string) {
 	s.t.Helper()
 	if err := stream.EnsureOwnStreams(s.t.Context(), s.one, stream.DefaultSettings, queue,
