@@ -69,7 +69,8 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 
 // startPruneTask starts a goroutine that calls batch every pruneInterval, and repeats the call
 // after a short pause while batch deletes as many rows as limit allows. batch returns the number of
-// rows that it has deleted. what names the rows in the log.
+// rows that it has deleted. Log lines call these rows by the name in the parameter what, such as
+// "records".
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
@@ -83,8 +84,8 @@ func (e *executor) startPruneTask(
 
 // pruneLoop calls batch every pruneInterval until ctx is done, and repeats the call after a short
 // pause while batch deletes as many rows as limit allows. If singleWriter is true, nothing can be
-// recorded while a batch is deleted, so pruneLoop lowers limit after a slow batch. what names the
-// rows in the log.
+// recorded while a batch is deleted, so pruneLoop lowers limit after a slow batch. Log lines call
+// the rows by the name in the parameter what, such as "records".
 func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, singleWriter bool,
 	batch func(limit int) (int, error),

@@ -92,8 +92,9 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records one batch every 50 ms and returns how long each took. It stops when done is
-// closed or, if done is nil, after least batches.
+// appliedUntil records one batch every 50 ms and returns how long each of them took. It stops when
+// the channel done is closed. If done is nil, it stops after as many batches as the parameter least
+// says.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

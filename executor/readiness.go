@@ -21,8 +21,9 @@ import (
 )
 
 // readinessChecks returns the readiness checks. If one of them fails, the executor cannot record
-// executions or cannot serve operators. In addition, the recorder marks the executor as not ready
-// while transactions fail, or while it records messages again that the database has lost.
+// executions or cannot serve operators. The recorder also marks the executor as not ready while
+// transactions fail, and while it records messages a second time because the database has lost
+// their records.
 func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
 	copied *databasecopy.RegistryCopy,

@@ -244,9 +244,9 @@ func TestALostStreamIsNamed(t *testing.T) {
 	}
 }
 
-// When an executor starts, it creates the registry's copy immediately. If the copy is lost later,
-// the executor waits before it recreates the copy, because the server may still be deleting the
-// lost one.
+// When an executor starts, it immediately creates the stream that holds the copy of the registry.
+// If that stream is lost later, the executor waits before it recreates the stream, because the
+// server may still be deleting it.
 func TestALostCopyOfTheRegistryIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

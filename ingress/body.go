@@ -48,8 +48,8 @@ func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 	return r.Body
 }
 
-// readBody reads the whole body into the buffers of d. It enforces the limits on requests in
-// flight and bytes in memory, the account's share of both, and the time allowed for a body.
+// readBody reads the whole body into the buffers of d. It enforces the limits on requests in flight
+// and on bytes in memory, the account's share of these limits, and the time allowed for a body.
 func (h *handler) readBody(
 	d *delivery,
 ) (body []byte, reservation bodyReservation, refusal *admission.Refusal) {

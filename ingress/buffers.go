@@ -5,8 +5,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// buffers holds a request's body, its message and the headers to forward. Buffers are pooled
-// because, without a pool, bodies and messages caused half of the bytes that a request allocates.
+// buffers holds a request's body, its message and the headers to forward. Buffers are pooled:
+// without a pool, bodies and messages accounted for half of the bytes that a request allocates.
 type buffers struct {
 	body    []byte
 	message *stream.StartEncoder

@@ -29,7 +29,7 @@ type handler struct {
 	// priorityIDHeaders holds the headers that are searched first for the delivery ID, in canonical
 	// form and in order of precedence.
 	priorityIDHeaders   []string
-	configuredIDHeaders []string // headers that are searched after the sender's sources
+	configuredIDHeaders []string // headers that are searched last for the delivery ID
 	maxBody             int64
 	bodyTimeout         time.Duration
 	minBodyRate         int64 // bytes per second; 0 means no minimum

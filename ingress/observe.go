@@ -90,8 +90,8 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 			members = append(members, ops.Text(name, value))
 		}
 	}
-	// Add the fields in alphabetical order, the order in which they are logged. This saves the time
-	// for sorting them for each request.
+	// Add the fields in alphabetical order, the order in which they are logged, so that they need
+	// not be sorted for each request.
 	put("answer", string(e.waitEndReason))
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))

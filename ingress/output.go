@@ -28,8 +28,9 @@ type outputResponse struct {
 var errInvalidOutput = errors.New("the output's http is not valid")
 
 // responseFromOutput converts an output to a response. An output {"http": {…}} sets the status, the
-// headers and the body. Any other output becomes the body, in the form that the sender expects. The
-// sender's form also determines the status of a response without a body, unless the output sets it.
+// headers and the body. Any other output becomes the body, in the form that the sender expects.
+// That form also determines the status of a response without a body, unless the output sets the
+// status.
 func responseFromOutput(output []byte, form sender.OutputFormat) (r outputResponse, err error) {
 	r, err = responseWithDefaultStatus(output, form)
 	if err == nil && !r.setsStatus && len(r.body) == 0 {

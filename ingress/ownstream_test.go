@@ -73,8 +73,9 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// Each time the phase of a queue changes, every ingress stores the next start message in the stream
-// that the new phase determines, or refuses the request if the phase closes the queue.
+// A queue moves between the shared stream and a stream of its own in several phases. As soon as a
+// phase begins, every ingress stores start messages in the stream that belongs to the phase. In the
+// phases that close the queue, it refuses the requests.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)

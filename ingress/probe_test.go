@@ -68,7 +68,8 @@ func TestProbe(t *testing.T) {
 		t.Errorf("the probe has used up the rate limit: %+v", a)
 	}
 	// Genuine probes are not counted as refusals. The reports count the plain request and the three
-	// with an invalid question (token_missing), and the probe of another path (not_found).
+	// requests with an invalid probe header (token_missing), and the probe of another path
+	// (not_found).
 	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 ||
 		got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {
 		t.Errorf("%+v", got)

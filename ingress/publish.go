@@ -159,8 +159,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 }
 
 // storeRejection publishes the record of a refused request, and returns the refusal for the
-// response. This is the parameter why or, if the record could not be stored, a refusal for that
-// failure.
+// response: the refusal why or, if the record could not be stored, a refusal for that failure.
 func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission.Refusal {
 	if out := h.chooseStream(d); out != nil {
 		return out.refusal

@@ -437,7 +437,7 @@ func TestIngressesShareARateLimit(t *testing.T) {
 		return a.status
 	}
 	for post(s.addr) == 200 {
-		// Repeat until this ingress has reached the limit.
+		// Repeat until the first ingress has reached the limit.
 	}
 	for post(second) == 200 {
 		// Repeat until the second ingress has received the counts. Without them, it would accept

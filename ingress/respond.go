@@ -263,8 +263,8 @@ var (
 	noStoreHeader   = []string{"no-store"}
 )
 
-// respondAccepted writes the 200 response: this request, or an earlier one with the same delivery
-// ID, started the execution.
+// respondAccepted writes the 200 response to an accepted request. If duplicate is true, an earlier
+// request with the same delivery ID started the execution; otherwise, this request did.
 func (h *handler) respondAccepted(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, &d.event
 	body := append(d.responseBuffer[:0], `{"success":true,"executionId":"`...)

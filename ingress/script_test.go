@@ -305,7 +305,8 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeResponse(ts *testscript.TestScript, a received) {
-	// An execution's output need not have the format of a refusal, even if its status is an error.
+	// If the response is an execution's output, its body need not have the format of a refusal,
+	// even if its status is an error.
 	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// reportedOfSenders adds up the reports about the sender of a workflow until enough returns true
-// for the sum, and returns the sum.
+// reportedOfSenders adds up the reports about the sender of a workflow until the function enough
+// returns true for the sum, and returns the sum.
 func (s *situations) reportedOfSenders(
 	workflow string, enough func(stream.SenderActivity) bool,
 ) stream.SenderActivity {

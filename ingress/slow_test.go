@@ -12,8 +12,8 @@ import (
 )
 
 // serveSlow starts a server with one workflow, and returns its address and the workflow's token.
-// Its timeouts are long, except those that the function shorten changes in the handler. ended
-// receives a value each time a connection has been closed.
+// All timeouts are long, except for those that the function shorten lowers in the handler. The
+// channel ended receives a value each time a connection has been closed.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})

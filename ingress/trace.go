@@ -68,8 +68,9 @@ func (h *handler) startSpans(d *delivery, trusted bool) {
 }
 
 // startPublish starts the span of publishing a message, as a child of the request's span, and
-// returns the traceparent for the message. It calls subject for the message's subject, which
-// becomes part of the span. If s is nil, it starts no span and only returns a traceparent.
+// returns the traceparent for the message. The span contains the message's subject, which the
+// function subject returns. If s is nil, startPublish starts no span and only returns a
+// traceparent.
 func (s *spans) startPublish(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,

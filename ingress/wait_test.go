@@ -106,10 +106,10 @@ func do(
 var waiting = flag.Int("waiting", 1100,
 	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
-// Waiting requests occupy nothing that other requests need: with only eight slots for requests in
-// flight, hundreds of requests can wait while others get their responses. Each waiting request
-// receives the result of its execution. If an account or the ingress has reached its maximum of
-// waiting requests, further requests receive a 202 immediately.
+// Waiting requests do not use the resources that other requests need: with only eight slots for
+// requests in flight, hundreds of requests can wait while others get their responses. Each waiting
+// request receives the result of its execution. If an account or the ingress has reached its
+// maximum of waiting requests, further requests receive a 202 immediately.
 func TestManyRequestsWait(t *testing.T) {
 	t.Parallel()
 	const perAccount = 1000 // part of the documented contract

@@ -217,14 +217,16 @@ func (s *speedRun) installVariants(ctx context.Context) error {
 	return nil
 }
 
-// lostStartSearchWait is the time after the start of an executor by which its search for lost
-// starts has certainly ended. The executor searches once, 10 s after its start.
+// lostStartSearchWait is how long awaitLostStartSearch waits. 10 s after its start, an executor
+// searches for the first time for executions whose start message is gone. After
+// lostStartSearchWait, this search has certainly ended. The next one begins an hour later, unless
+// the executor reconnects to NATS.
 const lostStartSearchWait = 12 * time.Second
 
-// awaitLostStartSearch waits until the executors have searched the stream for lost starts, if there
-// are executors. Their search must be over before the first turn, because the stream is purged
-// after each turn. A later search would consider the purged starts lost, and the executor would end
-// their executions.
+// awaitLostStartSearch waits, if there are executors, until their first search for executions whose
+// start message is gone has ended. The search must be over before the first turn, because the
+// stream is purged after each turn. A later search would not find the purged start messages, and
+// the executor would end their executions as failed.
 func (s *speedRun) awaitLostStartSearch(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(sys *system) bool { return sys.hasExecutor }) {
 		return nil
@@ -289,9 +291,10 @@ func (s *speedRun) runOpenLoops(
 	return loops, nil
 }
 
-// runRounds runs count rounds, in each of which every variant has one turn. It returns the results
-// of the turns, keyed by variant. In the progress line, what precedes the number of the round. rate
-// returns the requests per second for the variant with the given name; 0 means the closed loop.
+// runRounds runs the given number of rounds, in each of which every variant has one turn. It
+// returns the results of the turns, keyed by variant. The progress line begins with the text what,
+// followed by the number of the round. The function rate returns the requests per second for the
+// variant with the given name; 0 means the closed loop.
 func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
 ) (map[string][]roundResult, error) {

@@ -278,7 +278,7 @@ func (c *httpConn) read() (length, status int, err error) {
 	return length, status, nil
 }
 
-// setTimer makes the timer wake the generator each time the duration every has passed. 0 stops the
+// setTimer makes the timer wake the generator at the given interval. An interval of 0 stops the
 // timer.
 func (g *generator) setTimer(every time.Duration) error {
 	spec := unix.NsecToTimespec(every.Nanoseconds())

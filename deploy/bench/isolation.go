@@ -392,8 +392,9 @@ func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
 	})
 }
 
-// lagChecker returns a function that checks that the troubled queue still lags: it returns an error
-// if fewer than n.Lag of the queue's start messages have yet to be delivered to the runners.
+// lagChecker returns a function that checks whether the troubled queue still lags. At least n.Lag
+// of the queue's start messages must still be waiting for their delivery to a runner; otherwise the
+// function returns an error.
 func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}

@@ -209,7 +209,8 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 		if err != nil {
 			return fmt.Errorf("the record of request %d: %w", sample.number, err)
 		}
-		// RecordedAt is truncated to microseconds.
+		// RecordedAt is the beginning of the batch, rounded down to microseconds. Add one
+		// microsecond, so that the time is not before the real beginning.
 		sample.recordedAt = record.RecordedAt.Add(time.Microsecond)
 		if sample.recordedAt.After(latest) {
 			latest = sample.recordedAt

@@ -133,8 +133,8 @@ func (i installer) withNode(node nodeSettings) installer {
 	}
 }
 
-// otherBuildSuffix is the suffix of variants that run the programs of the other build, which are in
-// launcher.otherBin.
+// otherBuildSuffix is the suffix of variants that run the programs of another build, with which
+// this build is compared. These programs are in launcher.otherBin.
 const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name. If there is none, the result's install is

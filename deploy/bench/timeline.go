@@ -304,11 +304,16 @@ var messagePathFuncs = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// addMessageActivityTimes divides the time between from and end among the activities that delay
-// messages in the process, and adds the time of each activity to the entry of that activity in the
-// map to. The activities are, in order of precedence: the world is stopped, a goroutine of
-// messagePathFuncs waits to run, such a goroutine is in a system call, such a goroutine runs, none
-// of these. If several activities overlap, the time counts only for the first of them.
+// addMessageActivityTimes divides the time between from and end among the activities that may delay
+// messages in the process. The time of each activity is added to the map to, under the names of the
+// process and the activity. If several activities overlap, the time counts only for the first of
+// them in this list:
+//
+//  1. The Go runtime has stopped all goroutines ("the world is stopped").
+//  2. A goroutine that handles messages (see messagePathFuncs) waits to run.
+//  3. Such a goroutine is in a system call.
+//  4. Such a goroutine runs.
+//  5. None of these.
 func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -368,10 +373,10 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes divides the time between from and end among the goroutines that the process
-// ran, and adds the time of each goroutine to its entry in the map to. The remaining time is added
-// to the entry idleActivity. All times are divided by the number of Ps, so that their sum is the
-// length of the interval. Goroutines in system calls do not count as running, because they give up
-// their P if the call takes long.
+// ran. The results are added to the map to: the time of each goroutine under the goroutine's name,
+// and the remaining time under idleActivity. All times are divided by the number of Ps, so that
+// their sum is the length of the interval. Goroutines in system calls do not count as running,
+// because they give up their P if the call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {

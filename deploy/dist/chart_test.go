@@ -214,8 +214,9 @@ func decode(t *testing.T, name string, o object) {
 	}
 }
 
-// settings returns the full names of all settings in values, such as nats.storage. prefix is the
-// part of these names that precedes the names in values, such as "nats.", or "".
+// settings returns the full names of all settings in values, such as nats.storage. values may be a
+// nested part of the whole values, such as nats; prefix is then the beginning of the full names,
+// such as "nats.".
 func settings(prefix string, values object) (names []string) {
 	for name, value := range values {
 		if inner, ok := value.(object); ok && len(inner) > 0 {

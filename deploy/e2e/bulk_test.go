@@ -152,7 +152,7 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 }
 
 // requeuesOf returns how often each execution has been requeued, keyed by execution ID. It counts
-// the start messages in the stream that name the execution as the one that they rerun.
+// the start messages in the stream whose RerunOf is the ID of the execution.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	times := map[string]int{}

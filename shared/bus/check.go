@@ -10,7 +10,7 @@ import (
 )
 
 // Check returns a readiness check that succeeds if the NATS server responds to a ping. The state of
-// nc alone is not enough: nats.go considers a connection to a server that hangs to be connected
+// nc alone is not enough: if the server hangs, nats.go still reports the connection as connected
 // until several of its own pings have gone unanswered. component is the name of the check in
 // /readyz and in the log.
 func Check(component string, nc *nats.Conn) ops.Check {

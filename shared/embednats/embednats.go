@@ -122,8 +122,8 @@ type Server struct {
 	roomError atomic.Pointer[error] // what CheckRoom returns, set by WatchRoom
 }
 
-// errNotRunning means that Restart has stopped the server, and that it either has not started it
-// again yet or has failed to start it.
+// errNotRunning means that Restart has stopped the server and has not started it again, either
+// because the restart is still in progress or because it has failed.
 var errNotRunning = errors.New("the NATS server is not running; it is being restarted")
 
 // Start starts a server and returns once its streams have been recovered and clients can connect.

@@ -110,8 +110,8 @@ type Start struct {
 	OrderKey string
 }
 
-// Rejection is a request that was refused because its workflow is inactive. It is recorded, but
-// does not run.
+// Rejection is a request that was refused because its workflow is inactive. It is recorded as an
+// execution with the status Rejected, which never runs.
 type Rejection struct {
 	ID         string    // the rejected execution's ID: a UUID that no other execution has
 	WorkflowID string    // the inactive workflow

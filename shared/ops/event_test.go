@@ -51,8 +51,8 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 }
 
-// counted is a writer that keeps the text it gets, counts the writes, and signals each write on
-// came.
+// counted is a writer that stores the text it receives, counts the writes, and sends a value on the
+// channel came after each write.
 type counted struct {
 	mu     sync.Mutex
 	text   strings.Builder

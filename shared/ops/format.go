@@ -32,8 +32,9 @@ func (f jsonLineFormatter) Format(e *logrus.Entry) ([]byte, error) {
 	return f.append(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append appends a log line to line and returns the result. The log line is a JSON object that
-// contains members and the standard fields, sorted by name. append sorts members in place.
+// append appends a log line to the buffer in the parameter line, and returns the extended buffer.
+// The log line is a JSON object that contains members and the standard fields, sorted by name.
+// append sorts members in place.
 func (f jsonLineFormatter) append(
 	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {

@@ -161,9 +161,9 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// lookUp resolves a pointer in a document that encoding/json has decoded. It returns "" if there is
-// no string or number. comparable is false if gjson, which the package uses, may decode the value
-// differently.
+// lookUp resolves a pointer in a document that encoding/json has decoded. It returns "" unless the
+// pointer selects a string or a number. comparable is false if package sender, which uses gjson,
+// may decode the same value differently.
 func lookUp(document any, pointer []string) (text string, comparable bool) {
 	for _, token := range pointer {
 		switch in := document.(type) {

@@ -8,8 +8,9 @@ import (
 )
 
 // methodSpecs returns the preset's verification methods. A general preset has one method, which is
-// built from the settings. If that method reads the secret itself from a header, secretHeaders
-// holds the canonical name of the header, which a setting names. Otherwise, secretHeaders is nil.
+// built from the settings. The method of the general preset for headers reads the secret itself
+// from a header that a setting names; secretHeaders then holds the canonical name of that header.
+// Otherwise, secretHeaders is nil.
 func (e *presetEntry) methodSpecs(
 	settings map[string]string,
 ) (specs []methodSpec, secretHeaders []string, err error) {

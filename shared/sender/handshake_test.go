@@ -170,8 +170,9 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion transmits its secret in a handshake. As long as the sender has no secret, it accepts this
-// handshake and refuses all other requests. Once its secret has expired, it accepts no new one.
+// Notion transmits its secret in a handshake. A sender that has no secret yet accepts this
+// handshake and refuses all other requests. A sender whose secret has expired accepts no new secret
+// in this way.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.WaitsForSecret() || !s.Verifies() {

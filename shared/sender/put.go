@@ -41,8 +41,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 }
 
 // set writes the delivery ID value into r. If an ID consists of several parts of a request, set
-// overwrites the part whose name looks like the name of an ID, or else the last part, and writes
-// value to those other parts that r lacks. It returns false if a part cannot be written.
+// chooses one of them: the first part whose name looks like the name of an ID or, if there is none,
+// the last part. It overwrites the chosen part. It also writes value to each other part, but only
+// if r has no value there. It returns false if a part cannot be written.
 func (id *deliveryIDSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -132,8 +133,8 @@ func (s valueSource) setField(r *Request, value string) error {
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
 // setMember sets the member of an object that a JSON pointer selects, and creates missing objects
-// on the way. If every is true, a * in the pointer means each element of an array. setMember
-// reports whether it could set the member.
+// on the way. A * in the pointer means each element of an array if the parameter every is true, and
+// otherwise a member named *. setMember reports whether it could set the member.
 func setMember(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// headerPlaceholderPattern matches the headers in a message template.
+// headerPlaceholderPattern matches a placeholder for a header in a message template: {header:Name}.
 var headerPlaceholderPattern = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
 // presetByUniqueHeader maps each header that only one preset uses to that preset.

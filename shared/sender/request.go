@@ -180,7 +180,7 @@ func parseForm(text string) form {
 }
 
 // maxMultipartParts is the maximum number of parts that are read from a multipart form. The fields
-// that matter come early.
+// that presets use are among the first parts.
 const maxMultipartParts = 1000
 
 // readMultipart reads the fields of a multipart/form-data body, except for files.

@@ -160,7 +160,8 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	return nil
 }
 
-// nonPOSTHandshakes returns the handshakes of all presets that use a method other than POST.
+// nonPOSTHandshakes returns, from all presets, the handshakes that use an HTTP method other than
+// POST.
 var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	for _, e := range presetTable() {
 		handshakes, err := e.compileHandshakes(nil)
@@ -176,8 +177,9 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	return all
 })
 
-// IsNonPOSTHandshake reports whether the request is a handshake of any preset that uses a method
-// other than POST. It does not check the values that depend on a sender's settings.
+// IsNonPOSTHandshake reports whether the request is a handshake that uses an HTTP method other than
+// POST. It considers the handshakes of all presets, and does not check the values that depend on a
+// sender's settings.
 func IsNonPOSTHandshake(r *Request) bool {
 	return slices.ContainsFunc(nonPOSTHandshakes(), func(h handshake) bool {
 		return h.httpMethod == r.Method && allHold(h.when, r)

@@ -95,7 +95,8 @@ func TestNoSettingShowsASecret(t *testing.T) {
 				strings.Contains(err.Error(), secret)):
 			t.Errorf("%s %v: %v, want a refusal of %s", test.preset, test.settings, err, test.field)
 		}
-		// A sender that an earlier version stored still works, but reveals nothing secret.
+		// An earlier version may have stored a sender with such settings. The sender still works,
+		// but does not use the secret as a delivery ID.
 		r := &sender.Request{
 			Method: "POST",
 			Body:   []byte("{}"),

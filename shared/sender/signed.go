@@ -66,8 +66,9 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The signature covers single values instead of the body, and Verify has read these values from
-	// r.
+	// The signature covers single values instead of the body. Verify has read these values from r,
+	// so the delivery ID must be read from r, too: a different view could contain a value that was
+	// not verified.
 	default:
 		return r
 	}

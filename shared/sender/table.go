@@ -205,8 +205,8 @@ func findEntry(id string) (*presetEntry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings returns the preset's own settings, followed by toleranceSeconds, if requests contain
-// a time, and by deliveryId, which all presets have.
+// allSettings returns all settings that a Config may have, in this order: the preset's own;
+// toleranceSeconds, if requests contain a time; and deliveryId, which every preset has.
 func (e *presetEntry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {

@@ -74,8 +74,9 @@ func joinSortedFields(fields []formField) []byte {
 	return text.Bytes()
 }
 
-// urlsWithAndWithoutPort returns the URL as given, and also without its port or, if it has none,
-// with the default port of its scheme. It returns only the text as given if that cannot be parsed.
+// urlsWithAndWithoutPort returns the URL as given and one variant of it: without its port or, if it
+// has none, with the default port of its scheme. If text is not a URL with a host, the function
+// returns only text.
 func urlsWithAndWithoutPort(text string) []string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -14,8 +14,9 @@ type OpsFlags struct {
 }
 
 // TLSFlags sets the files of a certificate and its key. Without them, the service uses plain HTTP.
-// In the help of TLSCert, the kong variable "speaks" stands between "with" and "HTTPS". It is, for
-// example, "--tls-key the endpoint speaks".
+// The kong variable "speaks" completes the help of TLSCert, "with ${speaks} HTTPS": with the value
+// "--tls-key the endpoint speaks", for example, the help says "with --tls-key the endpoint speaks
+// HTTPS".
 type TLSFlags struct {
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with ${speaks} HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`

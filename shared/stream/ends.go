@@ -30,8 +30,9 @@ func FirstFinalReport(
 	return Layout{}.FirstFinalReport(ctx, nc, queue, workflowID, executionID)
 }
 
-// FirstFinalReport is like the FirstFinalReport function, but reads the stream of reports that
-// belongs to l. For a queue's own stream, queue must not be AnyQueue.
+// FirstFinalReport is like the FirstFinalReport function, but for an execution whose start message
+// is stored in the stream that l identifies. For a queue's own stream, queue must not be AnyQueue,
+// because the name of the stream of reports contains the name of the queue.
 func (l Layout) FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {

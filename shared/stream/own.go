@@ -156,7 +156,8 @@ func (l Layout) LaneFilterSubject(queue string, lane int) string {
 	return LaneFilterSubject(queue, lane)
 }
 
-// SubjectOf returns the subject of s. If s has an order key, the subject contains the key's lane.
+// SubjectOf returns the subject of the start message s. If s has an order key, the subject contains
+// the key's lane.
 func (l Layout) SubjectOf(s *execution.Start) string {
 	if s.OrderKey == "" {
 		return l.StartSubject(s.Queue, s.WorkflowID, s.NodeID)
@@ -400,8 +401,8 @@ func EnsureOwnStreams(
 			}
 			break
 		}
-		// The server reserves disk space for the whole limit, so try a smaller one: see
-		// ensureProgress.
+		// The server refused the stream because it reserves disk space for the whole size limit.
+		// Try a smaller limit: see ensureProgress.
 		reports.MaxBytes /= 4
 	}
 	return createOrUpdateStream(ctx, js, &starts)

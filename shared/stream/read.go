@@ -72,11 +72,11 @@ func orderedMessages(
 	return consumer.Messages()
 }
 
-// lastSequence returns the sequence number of the last message of a stream or, if subjects is not
-// empty, of the last message on any of the subjects. It returns 0 if there was never such a
-// message. exists reports whether the stream still has a message with this number. If subjects is
-// not empty, exists is true whenever last is not 0. Without subjects, last is the highest number
-// that the stream has used, even if that message was deleted.
+// lastSequence returns the sequence number of the last message of a stream. If subjects is not
+// empty, it considers only the messages on these subjects that still exist. If subjects is empty,
+// last is the highest number that the stream has used, even if the message with this number was
+// deleted. exists reports whether the message with the number last still exists. last is 0 if there
+// is no such message, or if the stream is empty.
 //
 // lastSequence queries the stream's leader. The server of a consumer may lag behind, so the
 // consumer's number of pending messages may be too small.

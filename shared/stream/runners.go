@@ -90,8 +90,8 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 
 // ConsumerBeginsAfter reports whether a group's consumer was configured to begin after the message
 // with the given sequence, which was stored at the given time. If so, the group never receives that
-// message. The consumer's current sequence numbers cannot answer this question: they exceed the
-// message's sequence in either case.
+// message. The consumer's current position cannot answer this question: once it is past the
+// message, it does not tell whether the consumer delivered the message or began after it.
 func ConsumerBeginsAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
 	config := consumer.Config
 	//nolint:exhaustive // with the other policies, a group begins with the oldest message

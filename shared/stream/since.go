@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// SequenceSince returns the sequence number of the first message that a stream stored at or after
-// the time since. It fails with jetstream.ErrMsgNotFound if there is none. Any replica of the
-// stream may respond, and a lagging one may not have the newest messages. The stream must allow
-// direct gets.
+// SequenceSince returns the sequence number of the first message that a stream stored at the given
+// time or later. It fails with jetstream.ErrMsgNotFound if there is none. Any replica of the stream
+// may respond, and a lagging one may not have the newest messages. The stream must allow direct
+// gets.
 func SequenceSince(
 	ctx context.Context, js jetstream.JetStream, name string, since time.Time,
 ) (sequence uint64, err error) {

@@ -73,8 +73,8 @@ func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
 }
 
-// SubjectOf returns the subject of s in EXECUTIONS. If s has an order key, the subject contains the
-// key's lane.
+// SubjectOf returns the subject, in EXECUTIONS, of the start message s. If s has an order key, the
+// subject contains the key's lane.
 func SubjectOf(s *execution.Start) string { return Layout{}.SubjectOf(s) }
 
 // IsStart reports whether a subject belongs to a start message, in EXECUTIONS or in a queue's own

@@ -55,8 +55,8 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 }
 
-// When the stream of reports reaches its size limit, it drops old reports for new ones. So reports
-// never use the space that is meant for start messages.
+// When the stream of reports reaches its size limit, it drops old reports to make room for new
+// ones. So reports never use the space that is meant for start messages.
 func TestOldReportsGiveWay(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)

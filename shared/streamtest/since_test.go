@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// SequenceSince returns the sequence of the first message stored at or after a time, even if a
-// message from exactly that time was deleted. It returns an error if there is no such message.
+// SequenceSince returns the sequence of the first message that was stored at the given time or
+// later, even if a message from exactly that time was deleted. It returns an error if there is no
+// such message.
 func TestFirstSince(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

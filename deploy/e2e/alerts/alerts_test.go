@@ -218,8 +218,9 @@ func TestNotReady(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve starts an HTTP server and returns its URL. The server answers each request with the
-// metrics, in the text format, that at returns for the current time of the simulated clock.
+// serve starts an HTTP server and returns its URL. For each request, the server calls the function
+// at with the current time of the simulated clock. It responds with the text that the function
+// returns: metrics in the text format.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

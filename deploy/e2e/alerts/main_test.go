@@ -200,8 +200,8 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	return func(path string) string { t.Helper(); return get(i.executor + path) }
 }
 
-// within waits until holds returns true. The test fails if that takes longer than limit; what
-// describes the condition in the message.
+// within waits until the function holds returns true. If that takes longer than limit, the test
+// fails with "no WHAT within LIMIT", where WHAT is the text in the parameter what.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -66,9 +66,9 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client that changes an object only if the object still has the ETag in tag, as
-// stored by WithETag. Otherwise, its calls fail with the code api.CodeChangedSince. If tag is "",
-// its calls are unconditional.
+// IfMatch returns a client that changes an object only if the object's ETag is still tag, which the
+// caller has got from WithETag. Otherwise, its calls fail with the code api.CodeChangedSince. If
+// tag is "", its calls are unconditional.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
 	conditional.ifMatch = tag

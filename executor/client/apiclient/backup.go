@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// BackUpRecords requests a backup of the database and passes every line of it to the callback each.
-// It returns an error if the callback returns one, or if the response is incomplete.
+// BackUpRecords requests a backup of the database and calls each(line) for every line of the
+// backup. It returns an error if one of these calls returns an error, or if the response is
+// incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.forEachLine(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit requests a backup of audit entries and passes every line of it to the callback each.
+// BackUpAudit requests a backup of audit entries and calls each(line) for every line of the backup.
 // The backup contains the entries of the changes that were made in the given bucket from since to
 // until, both inclusive. bucket is "registry" or "registry_secrets". BackUpAudit returns an error
-// if the callback returns one, or if the response is incomplete.
+// if one of these calls returns an error, or if the response is incomplete.
 func (c *Client) BackUpAudit(
 	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 ) error {
@@ -31,9 +32,9 @@ func (c *Client) BackUpAudit(
 	return c.forEachLine(ctx, "/backup/audit", query, each)
 }
 
-// forEachLine sends a GET request and passes every line of the response to the callback each,
-// except for the last line, which must be {}. Without that last line, the response is incomplete,
-// and forEachLine returns an error. It also returns an error if the callback returns one.
+// forEachLine sends a GET request and calls each(line) for every line of the response, except for
+// the last line, which must be {}. If that last line is missing, the response is incomplete, and
+// forEachLine returns an error. It also returns an error if a call of each returns one.
 func (c *Client) forEachLine(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {

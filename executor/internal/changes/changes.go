@@ -302,8 +302,9 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// detectGap stores the number of an announcement or heartbeat, and reports whether an earlier
-// announcement of the same publisher has not reached this process. mu must be held.
+// detectGap stores the number in an announcement or heartbeat. It reports whether the executor that
+// sent this message has also sent an earlier announcement that has not reached this process. mu
+// must be held.
 func (c *Notifier) detectGap(changed *hookstartv1.ExecutionsChanged) bool {
 	publisher, before := changed.GetPublisher(), changed.GetNumber()
 	if publisher == "" {

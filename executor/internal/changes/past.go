@@ -17,9 +17,9 @@ const (
 	// take up a few megabytes.
 	maxRecentIDs = 50_000
 	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
-	// that has received an event from one executor and resumes on another could otherwise miss
-	// changes. It therefore also receives the changes that precede its last event by up to
-	// maxClockSkew, even if it already has them.
+	// may have received its last event from one executor, and resume on another whose clock is
+	// behind. To miss no change, it also receives the changes from up to maxClockSkew before its
+	// last event, even if it has received them already.
 	maxClockSkew = 5 * time.Second
 )
 
@@ -41,13 +41,13 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches. at is the time of the reset: p is complete only for batches that are
+// reset discards all batches. at is the time of the reset: p then holds every batch that is
 // received after that time.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{completeSince: at} }
 
-// after returns the batches that were received later than the time at. Because clocks differ, it
-// also returns batches that were received up to maxClockSkew before that time. complete is false if
-// some of the later batches may be missing.
+// after returns the batches that were received after the given time. Because clocks differ, it also
+// returns those that were received up to maxClockSkew before it. complete is false if batches that
+// were received after the given time may be missing.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

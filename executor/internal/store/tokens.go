@@ -8,7 +8,8 @@ import (
 )
 
 // TokenUseStore stores when tokens and operators' keys were last used. Recording adds the uses of
-// tokens, and the keyring of operate adds the uses of keys. operate and package events read both.
+// tokens, and the keyring of operate adds the uses of keys. operate and package events read the
+// times.
 type TokenUseStore interface {
 	// TokensLastUsed returns when each token was last used for a webhook request, which is the
 	// AcceptedAt of its newest record, even of a rejected request. Tokens that were never used are

@@ -31,9 +31,10 @@ func dayFraction(n, perDay int64) time.Duration {
 }
 
 // waitTimeForBytes returns how long an account must wait before a body of n bytes may be read; 0
-// means no wait. It counts nothing: AddBytes counts the bytes after they have been read. A body of
-// unknown length (n < 0) may be read if one byte is left of the daily limit perDay. A body longer
-// than perDay may be read only if nothing of perDay is used.
+// means no wait. It counts nothing: AddBytes counts the bytes after they have been read. perDay is
+// the account's daily limit. A body of unknown length (n < 0) may be read if at least one byte of
+// the limit is left. A body longer than the whole limit may be read only if none of the limit is
+// used.
 func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	locked := l.accounts.ShardFor(accountID)

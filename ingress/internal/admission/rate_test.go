@@ -221,7 +221,7 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// As a key, Limits keeps the workflow ID from the registry, not the one from the request. The
+// Limits uses the workflow ID from the registry as its map key, not the one from the request. The
 // latter is a part of the request line, and would keep the whole line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{

@@ -10,8 +10,9 @@ import (
 // webhook.CodeRunFailed or OutcomeUnknown is true.
 type Refusal struct {
 	Code webhook.Code
-	// RetryAfter is how long the sender should wait before it retries; 0 means that the response
-	// does not say. It is set with webhook.CodeRateLimited, and if the stream refuses the message.
+	// RetryAfter is how long the sender should wait before it retries. 0 means that the response
+	// has no Retry-After header. RetryAfter is set with webhook.CodeRateLimited, and if the stream
+	// refuses the message.
 	RetryAfter time.Duration
 	// ExecutionID is the ID of the execution record, if there is one. It is set with
 	// webhook.CodeWorkflowInactive and webhook.CodeRunFailed, and with OutcomeUnknown.

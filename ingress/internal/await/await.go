@@ -43,8 +43,8 @@ const (
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
-	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams are read
-	// at a time. The next read continues with the queues that follow.
+	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams Await
+	// checks in one read. The next read continues with the queues that follow.
 	maxOtherReads = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4

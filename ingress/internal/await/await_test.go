@@ -80,8 +80,8 @@ func (b *bed) reportIn(
 	}
 }
 
-// begin begins a Wait that uses the connection nc. The parameter first is the delay before the Wait
-// reads the stream for the first time if no signal arrives.
+// begin calls Waits.Begin for a connection, and returns the Waits and the new Wait. If no signal
+// arrives, the Wait reads the stream for the first time after the delay first.
 func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	b.t.Helper()
 	waits := New(nc, 10)

@@ -53,8 +53,8 @@ type registryView interface {
 }
 
 // Start begins to exchange usage with the other ingresses. It announces the requests and bytes
-// counted in limits, and the stream space counted in space, and adds the announcements of the other
-// ingresses to both.
+// counted in limits, and the stream space counted in space. It adds what the other ingresses
+// announce to limits and space.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,

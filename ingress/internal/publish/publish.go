@@ -190,8 +190,8 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 				}
 				got.Duplicate = !ours
 			}
-			// The stream does not store a repeat, so a confirmed repeat does not prove that it
-			// stores messages again.
+			// The stream stored nothing for a repeat, so the confirmation of a repeat does not
+			// prove that the stream can store messages again.
 			if !got.Duplicate && p.lastFailure.Load() != nil {
 				p.lastFailure.Store(nil)
 			}
@@ -230,11 +230,12 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 // time by which the refusal of a message is delayed.
 const fullStreamInterval = 5 * time.Millisecond
 
-// pauseIfFull waits until the next multiple of fullStreamInterval if the stream has refused its
-// last message within the last second because it is full. All messages that arrive meanwhile are
-// then sent together. Each of them must be sent, because only the stream knows which ones are
-// repeats and whether it has room again. A sender that floods a full stream would otherwise wake
-// this process and two NATS servers for every message, and slow down the other streams.
+// pauseIfFull delays a message if the stream, within the last second, refused the most recent one
+// because it was full: it waits until the next multiple of fullStreamInterval. All messages that
+// arrive meanwhile are then sent together. Each of them must be sent, because only the stream knows
+// which ones are repeats and whether it has room again. Without the pause, a sender that floods a
+// full stream would wake this process and two NATS servers for every message, and slow down the
+// other streams.
 func (p *DeliveryPublisher) pauseIfFull() {
 	last := p.lastFailure.Load()
 	if last == nil || !errors.Is(last.err, ErrStorageFull) || time.Since(last.at) > time.Second {
@@ -281,15 +282,18 @@ type attemptOutcome int
 
 const (
 	outcomeStored attemptOutcome = iota
-	// certainly not stored: there is no connection, or it was blocked
+	// outcomeDisconnected means that the message was certainly not stored: there is no connection,
+	// or earlier messages blocked the connection until this message's deadline.
 	outcomeDisconnected
-	// certainly not stored: the stream has no leader at present
+	// outcomeNoLeader means that the message was certainly not stored: the stream has no leader at
+	// present.
 	outcomeNoLeader
 	outcomeNoReply            // perhaps stored
 	outcomeDuplicateInProcess // another message with the same ID is being stored
 	outcomeOverloaded         // refused
 	outcomeStorageFull        // refused
-	// certainly not stored: the message exceeds the maximum length of the stream or the server
+	// outcomeMessageTooLong means that the message was certainly not stored: it exceeds the maximum
+	// length of the stream or the server.
 	outcomeMessageTooLong
 )
 

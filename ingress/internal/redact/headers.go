@@ -15,10 +15,9 @@ func IsSecretHeader(name string, ofSender []string) bool {
 	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
 }
 
-// AddHeadersTo adds the request's headers, except the secret ones, to the map into, and returns
-// that map. The values are redacted and in UTF-8. The request's headers are not modified, but the
-// map may share unchanged values with them. ofSender holds the headers that contain the sender's
-// secret.
+// AddHeadersTo adds the request's headers, except the secret ones, to the given map and returns it.
+// The values are redacted and in UTF-8. The request's headers are not modified, but the map may
+// share unchanged values with them. ofSender holds the headers that contain the sender's secret.
 func (r *Redactor) AddHeadersTo(into map[string][]string, ofSender []string) map[string][]string {
 	for name, values := range r.request.Header { // names are ASCII: net/http rejects others
 		if !IsSecretHeader(name, ofSender) {

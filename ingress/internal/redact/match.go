@@ -7,8 +7,8 @@ import (
 )
 
 // redactMatches replaces each match in text with the constant replacement. It calls match for each
-// index in text at which a match may begin. match returns the end of the match, or 0 if there is
-// none.
+// index in text at which a match may begin. match returns the index after the match, or 0 if there
+// is none.
 func redactMatches(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -26,8 +26,8 @@ func redactMatches(text string, match func(at int) int) string {
 	return clean.String()
 }
 
-// matchToken returns the end of the token that begins at index at, or 0 if there is none. A token
-// is webhook.TokenPrefix and at least atLeast characters of base64url, all of which may be
+// matchToken returns the index after the token that begins at text[at], or 0 if there is none. A
+// token is webhook.TokenPrefix and at least atLeast characters of base64url, all of which may be
 // percent-encoded.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(webhook.TokenPrefix) {
@@ -49,13 +49,14 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// maxComparedEscapedChars is the maximum number of characters of an escaped value that must match.
-// If that many characters match, the value counts as found and is removed.
+// maxComparedEscapedChars is the number of leading characters of a value that must match an escaped
+// text. If they match, the value counts as found and is redacted, even if a later character
+// differs.
 const maxComparedEscapedChars = 64
 
-// matchEscaped returns the end of the escaped value that begins at index at, or 0 if there is none.
-// Only the first maxComparedEscapedChars characters must match. If a later character differs, the
-// match ends before that character.
+// matchEscaped looks for value, possibly escaped, at text[at]. It returns the index after the
+// match, or 0 if there is none. Only the first maxComparedEscapedChars characters must match. If a
+// later character differs, the match ends before that character.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)

@@ -21,8 +21,9 @@ const (
 	// maxFilteredNodes is the maximum number of nodes in a report. Once a report has that many
 	// nodes, requests to other nodes are not counted until the report has been sent.
 	maxFilteredNodes = 1000
-	// maxFilteredRequests is the maximum number of requests in a report with details. Further
-	// requests are only counted.
+	// maxFilteredRequests is the maximum number of requests, of all nodes together, for which a
+	// report contains details. Further requests are only counted, unless they replace the details
+	// of an older request to the same node.
 	maxFilteredRequests = 700
 )
 

@@ -188,9 +188,9 @@ func (s *StreamSpace) AddRemoteUsage(
 	s.changeUsage(accountID, bytes, 0)
 }
 
-// changeUsage adds bytes, which is negative if space was released, to the usage of an account.
-// unannounced is bytes if this ingress must announce the change to the others, and 0 if another
-// ingress has announced it.
+// changeUsage adds bytes to the usage of an account. bytes is negative if space was released. The
+// parameter unannounced equals bytes if this ingress must announce the change to the others, and is
+// 0 if another ingress has announced it.
 func (s *StreamSpace) changeUsage(accountID string, bytes, unannounced int64) {
 	if s.limit.Load() == 0 {
 		return

@@ -140,9 +140,9 @@ func TestOfTwoIngresses(t *testing.T) {
 	}
 }
 
-// An ingress that has just started does not know which accounts fill the stream. Until it receives
-// the stored bytes of each account, it grants every account a little space. After that, the
-// heaviest account is refused.
+// An ingress that has just started does not know which accounts fill the stream. Until an executor
+// tells it how many bytes each account has stored, it grants every account a little space. After
+// that, it refuses messages of the heaviest account.
 func TestAfterAStart(t *testing.T) {
 	t.Parallel()
 	s := space(92_000)

@@ -115,9 +115,10 @@ func (l *Link) forward(from net.Conn) {
 	<-done
 }
 
-// copy copies bytes from one connection to the other until either is closed. While the link is
-// silent, it holds the bytes back. At the end, it closes the write side of to, so that the program
-// at that end reads EOF. Otherwise, a server would keep the session of a client that has gone.
+// copy copies bytes from one connection (from) to the other (to) until either is closed. While the
+// link is silent, copy holds the bytes back. When it ends, it closes the write side of the
+// destination, so that the program at that end reads EOF. Otherwise, a server would keep the
+// session of a client that has gone.
 func (l *Link) copy(to, from net.Conn) {
 	defer func() {
 		if half, ok := to.(interface{ CloseWrite() error }); ok {

@@ -224,8 +224,8 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 }
 
 // await calls try until it succeeds. Each attempt has a context that limits its duration. If no
-// attempt succeeds within clusterTimeout, the test fails; what says in the message what the test
-// waited for.
+// attempt succeeds within clusterTimeout, the test fails with a message that contains what it
+// waited for, as described by the parameter what.
 func (c *Cluster) await(
 	what string, attemptTimeout time.Duration, try func(context.Context) error,
 ) {

@@ -243,8 +243,8 @@ func (n *Node) isResponsive() bool {
 	return n.server != nil || n.child != nil && !n.child.paused
 }
 
-// stopAtTestEnd stops the server when its test ends. If the server process has exited by itself
-// before, the test fails.
+// stopAtTestEnd stops the server when its test ends. If the server process has already exited by
+// itself, the test fails.
 func (n *Node) stopAtTestEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -51,8 +51,9 @@ type Publisher struct {
 	waiting    map[uint64]*waiter // sent messages, by the number in their reply subject
 	lastNumber uint64
 	closed     bool // no acknowledgment can arrive anymore
-	// queue holds the messages that have not been sent yet. The caller that finds it empty, and
-	// adds the first message, then sends the whole queue.
+	// queue holds the messages that have not been sent yet. A caller that adds a message to an
+	// empty queue must then send the whole queue, including the messages that other callers have
+	// added in the meantime.
 	queue      []*waiter
 	spareQueue []*waiter // an empty slice to replace queue, or nil while it is in use
 

@@ -173,9 +173,10 @@ func (s *besideCancel) RequestCancel(
 	return requested, err
 }
 
-// During a bulk cancellation of three executions, another call cancels two of them. The bulk
-// cancellation counts the executions whose cancellation it requested before the other call did. It
-// counts them even if the other call was then the one that ended them.
+// During a bulk cancellation of three executions, another call cancels two of them. A call first
+// requests the cancellation of an execution, and then ends the execution. The bulk cancellation
+// counts the executions whose cancellation it was the first to request, even if the other call then
+// ended them.
 func TestTheCountsOfACancellationBesideAnother(t *testing.T) {
 	t.Parallel()
 	var beside *besideCancel

@@ -54,7 +54,7 @@ func (s *server) routeEvents(to huma.API) {
 	}, s.streamExecutions)
 }
 
-// watchInput selects the executions to watch, and where to resume.
+// watchInput selects the executions to watch, and the event after which the stream resumes.
 type watchInput struct {
 	AccountFilter
 	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`

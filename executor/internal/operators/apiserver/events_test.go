@@ -54,7 +54,8 @@ func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	return s
 }
 
-// block returns the text up to the next empty line, or "" at the end of the stream.
+// block reads the event stream up to the next empty line and returns the text before that line. It
+// returns "" at the end of the stream.
 func (s *eventStream) block() string {
 	s.t.Helper()
 	var lines []string

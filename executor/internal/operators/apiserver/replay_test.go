@@ -20,7 +20,7 @@ func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }
 
-// replays returns the start messages in the stream that replay an execution.
+// replays returns the start messages in the stream that replay the execution with the given ID.
 func (r *rig) replays(id string) []*execution.Start {
 	r.t.Helper()
 	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })

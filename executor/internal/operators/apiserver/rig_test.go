@@ -330,7 +330,7 @@ func record(id string, change ...func(*store.Record)) store.Record {
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id returns the n-th execution ID.
+// id returns an execution ID that depends only on n.
 func id(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n) }
 
 // lastStart returns the newest start message in the stream, and its sequence.

@@ -182,7 +182,8 @@ func TestSendersWithoutAKey(t *testing.T) {
 	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
 }
 
-// captureSecret stores a secret that the provider has sent to the node of workflow wf.
+// captureSecret simulates a provider that has sent a secret to the node of workflow wf: it stores
+// text as that secret, encrypted with keys.
 func (r *rig) captureSecret(keys *seal.Keys, text string) {
 	r.t.Helper()
 	box, err := keys.Seal([]byte(text), registry.CapturedSecretSealPurpose("wf", "node"))

@@ -21,7 +21,8 @@ func asDataError(err error) error {
 	return err
 }
 
-// isUnavailable reports whether err may go away by itself: see store.UnavailableError.
+// isUnavailable reports whether the cause of err may disappear by itself, so that the same call may
+// succeed later: see store.UnavailableError.
 func isUnavailable(err error) bool {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_BUSY, sqlitecode.SQLITE_LOCKED, sqlitecode.SQLITE_PROTOCOL,

@@ -32,9 +32,9 @@ const (
 	theProgram = "the program" // any other error
 )
 
-// wantBlame records r with s.Apply, which must fail. It checks that the type of the error indicates
-// the cause want, which is one of the constants above. what describes the case in the test's
-// messages.
+// wantBlame records r with s.Apply, which must fail. The type of the error must indicate the cause
+// want, which is one of the constants above. The failure messages of the test begin with the text
+// what, which describes the case.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
@@ -82,7 +82,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, theMoment)
-	// The record above is too large for the file, but a small message still fits.
+	// The database file is too small for the record above, but a small message still fits.
 	if _, err := s.Apply(t.Context(), store.Batch{
 		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {

@@ -15,8 +15,8 @@ import (
 // fixed cost, so inserting many records with one statement is cheaper.
 const recordsPerInsert = 50
 
-// inserter inserts records in either the short or the long form, that is, with the columns in
-// shortFormColumns or in fullFormColumns.
+// inserter inserts records in one of two forms: the short form has the columns in shortFormColumns,
+// and the long form has those in fullFormColumns.
 type inserter struct {
 	columns string
 	width   int // number of columns
@@ -149,8 +149,9 @@ func (tx *transaction) InsertNew(
 	return inserted, err
 }
 
-// filterInserted returns those of the given records that were inserted, that is, whose rows have a
-// seq greater than last. Of two records with the same ID, it returns only the first.
+// filterInserted returns those of the given records that were inserted. Their rows have a seq
+// greater than last, which was the greatest seq before the insertion. Of two records with the same
+// ID, filterInserted returns only the first.
 func filterInserted(
 	ctx context.Context, tx *transaction, records []store.Record, last int64,
 ) (inserted []store.Record, err error) {

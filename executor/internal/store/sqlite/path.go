@@ -53,8 +53,8 @@ func withoutPath(err error) error {
 }
 
 // dataSource returns the driver's data source name for the file. It contains the settings that
-// every connection needs, followed by those in further, a list of alternating keys and values. The
-// path is escaped, because it may contain ? and %.
+// every connection needs, and the additional settings in further, a list of alternating keys and
+// values. The path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),

@@ -89,8 +89,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// If an account has few records in several workflows, a list of its records reads all records of
-// these workflows by an index, and sorts them.
+// If an account has few records in several workflows, SQLite lists its records by reading all
+// records of these workflows through an index, and sorting them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns that are set when a record is inserted, and their numbers. Most records need only the
-// columns of the short form: see relational.FitsShortForm.
+// The columns that are set when a record is inserted, and how many they are. Most records need only
+// the columns of the short form: see relational.FitsShortForm.
 const (
 	shortFormColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`

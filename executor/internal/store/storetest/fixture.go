@@ -52,8 +52,8 @@ func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 }
 
 // setIDFromDelivery sets a record's ID to one computed from its delivery ID, as an ingress does.
-// Drivers store the delivery ID of a record with such an ID in another column than the delivery ID
-// of other records.
+// For a record with such an ID, drivers store the delivery ID in a different column than for other
+// records.
 func setIDFromDelivery(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }

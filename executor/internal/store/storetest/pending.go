@@ -252,10 +252,13 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 }
 
 // RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
-// empty. RunPendingLimit stores a running and a succeeded step of one execution, calls the callback
-// full, and then stores a step of another execution. A step is dropped if its position is
-// MaxPendingSteps or more below the position of the newest step. full must therefore lower the
-// position of the running step by so much that storing the next step drops it.
+// empty. RunPendingLimit first stores a running step and then a succeeded step of one execution. It
+// then calls the callback full. Finally, it stores a step of another execution, and exactly one
+// step must be dropped: the running step.
+//
+// A step is dropped if its position is MaxPendingSteps or more below the position of the newest
+// step. So that RunPendingLimit need not store that many steps, full must lower the position of the
+// running step far enough.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))

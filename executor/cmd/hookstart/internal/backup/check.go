@@ -46,7 +46,8 @@ func (r *reader) verify(path string) error {
 			path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; "),
 		}
 	}
-	// Compute the keys, because manifests written by earlier versions do not list them.
+	// Always compute the key IDs from the records. Manifests written by earlier versions do not
+	// list them.
 	r.Manifest.KeyIDs = slices.Sorted(maps.Keys(keys))
 	return nil
 }

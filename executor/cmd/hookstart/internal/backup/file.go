@@ -64,8 +64,8 @@ import (
 )
 
 // Versions of the file format. A program can read its own version and all earlier ones. A backup
-// gets the newer version only if it contains own streams of queues, so that earlier programs can
-// still read all other backups.
+// gets the newer version only if it contains streams that belong to a single queue, so that earlier
+// programs can still read all other backups.
 const (
 	formatVersionSharedStreams = 1
 	formatVersionOwnStreams    = 2

@@ -274,10 +274,10 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 // recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
 const recorderWaitTimeout = 30 * time.Second
 
-// createQueueStreams creates the own streams of queues. It does so for each queue that has its own
-// streams in the file, with the limits in the queue's record. Then it waits until the executors
-// consume the new streams. If the installation has too few servers for the replicas, or cannot
-// satisfy the placement tags, the streams get no placement tags and as many replicas as EXECUTIONS.
+// createQueueStreams gives queues their own streams: every queue that has them in the backup file.
+// It uses the limits in the queue's record, and waits until the executors consume the new streams.
+// If the installation has too few servers for the replicas, or cannot satisfy the placement tags,
+// the streams get no placement tags and as many replicas as EXECUTIONS.
 func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, saved := range m.Streams {

@@ -23,11 +23,11 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords requests a backup of the database and passes every line of it to the callback
-	// each.
+	// BackUpRecords requests a backup of the database and calls each(line) for every line of the
+	// backup.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit requests a backup of the audit entries of the changes in one bucket, from since
-	// to until (both inclusive), and passes every line of it to the callback each.
+	// BackUpAudit requests a backup of the audit entries of the changes that were made in one
+	// bucket from since to until, both inclusive. It calls each(line) for every line of the backup.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -548,9 +548,9 @@ const expectedHeaderPrefix = "Nats-Expected-"
 // messages that were published.
 const nextMessageTimeout = 30 * time.Second
 
-// forEachMessage passes the messages of a stream to the callback each, one after another, until the
-// callback returns done as true, or an error. The second argument of each, pending, is the number
-// of messages that follow m, as reported by the server. The reported number may be too small.
+// forEachMessage calls each(m, pending) for the messages of a stream, one after another. It ends
+// when a call returns done as true, or an error. pending is the number of messages that follow m,
+// as reported by the server. The reported number may be too small.
 func (i Installation) forEachMessage(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

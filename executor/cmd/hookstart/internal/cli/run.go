@@ -164,8 +164,9 @@ func (v *runCmd) validateFlags() error {
 	return nil
 }
 
-// runnerOptions returns the options for the runner kit. The kit's timeout is longer than the
-// program's, so that the kit does not abandon the handler first.
+// runnerOptions returns the options for package runner. If the handler runs a program, the
+// package's timeout for the handler is longer than the timeout of the program. The handler then has
+// time to end a program that exceeds its timeout.
 func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue:        v.Queue,
@@ -190,9 +191,10 @@ func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 }
 
 // prepareHandler validates the target, a program or a URL, before the runner receives any
-// execution. It returns a function that creates the handler; maxOutput, the maximum size of an
-// output in bytes, is known only after connecting. If an execution is canceled, its program may run
-// until the timeout. When stopping is closed, the handler ends such programs at once.
+// execution. It does not return the handler itself, but a function that creates the handler,
+// because the maximum size of an output in bytes (maxOutput) is known only after connecting. If an
+// execution is canceled, its program may run until the timeout. When stopping is closed, the
+// handler ends such programs at once.
 func (v *runCmd) prepareHandler(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {

@@ -40,7 +40,8 @@ func preciseDuration(d time.Duration) string {
 	}
 }
 
-// agoAndExact formats a time both relative to now and exactly. It returns a dash for the zero time.
+// agoAndExact returns how long ago t was, followed by the exact time in parentheses. It returns a
+// dash if t is zero.
 func agoAndExact(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"

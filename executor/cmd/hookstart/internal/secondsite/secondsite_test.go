@@ -108,8 +108,8 @@ func startSites(t *testing.T) *sites {
 // admin returns the path of the file with the administrator's key.
 func (s *sites) admin() string { return filepath.Join(s.folder, "admin.nk") }
 
-// configure writes a configuration file, with the variables in content replaced, and returns its
-// path.
+// configure writes content to a configuration file with the given name, and returns its path. It
+// replaces the variables in content with their values.
 func (s *sites) configure(name, content string) string {
 	s.t.Helper()
 	path := filepath.Join(s.folder, name)
@@ -170,7 +170,7 @@ func (s *sites) connect(to *server.Server) jetstream.JetStream {
 	return js
 }
 
-// install creates the streams of an installation.
+// install creates the streams and buckets of an installation on the server that js is connected to.
 func (s *sites) install(js jetstream.JetStream) {
 	s.t.Helper()
 	ctx := s.t.Context()

@@ -148,9 +148,9 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the WeekStats for the given hours of an installation that began at
-// since. count returns the amount of one hour. If an ingress's clock is ahead, requests are counted
-// in a future hour; these are added to the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours. since is when the installation
+// began, and count returns the amount of one hour. If an ingress's clock is ahead, requests are
+// counted in a future hour. These requests are added to the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,

@@ -123,8 +123,8 @@ func addVariables(
 	}
 }
 
-// variableName returns a name in upper case, with _ for characters that shells do not allow in
-// names.
+// variableName converts a name to the form of an environment variable's name: in upper case, with _
+// for every character that shells do not allow there.
 func variableName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
