@@ -41,19 +41,19 @@ func (i *installation) rerunsAfterEnd(ended map[string]time.Time) (again []strin
 	return again, nil
 }
 
-// receivedExecutions returns the IDs of the executions that any runner has received.
-func (i *installation) receivedExecutions() (map[string]bool, error) {
-	received := map[string]bool{}
+// receivedExecutionIDs returns the IDs of the executions that the installation's runners received.
+func (i *installation) receivedExecutionIDs() (map[string]bool, error) {
+	all := map[string]bool{}
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runsFile)
 		if err != nil {
 			return nil, err
 		}
 		for _, run := range runs {
-			received[run.id] = true
+			all[run.id] = true
 		}
 	}
-	return received, nil
+	return all, nil
 }
 
 // readRuns reads the file to which a runner has written the executions that it received. A missing

@@ -238,7 +238,7 @@ func (r *report) addAudit(
 	if r.reruns, err = i.rerunsAfterEnd(streams.finalStatusTimes); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
-	if streams.received, err = i.receivedExecutions(); err != nil {
+	if streams.received, err = i.receivedExecutionIDs(); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents

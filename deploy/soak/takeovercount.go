@@ -148,18 +148,3 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	slices.Sort(broken)
 	return fmt.Errorf("seed %d: %w", s.config.Seed, errors.New(fmt.Sprint(broken)))
 }
-
-// receivedExecutionIDs returns the IDs of the executions that the site's runners received.
-func (i *installation) receivedExecutionIDs() (map[string]bool, error) {
-	all := map[string]bool{}
-	for _, r := range i.runners {
-		runs, err := readRuns(r.runsFile)
-		if err != nil {
-			return nil, err
-		}
-		for _, run := range runs {
-			all[run.id] = true
-		}
-	}
-	return all, nil
-}
