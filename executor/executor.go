@@ -456,11 +456,11 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
-// unfinishedTransitionsInterval is how often the executor looks for workflows whose activation or
+// transitionCheckInterval is how often the executor looks for workflows whose activation or
 // deactivation has begun but was not completed. The interval is longer than a process spends on one
 // activation or deactivation. If two checks in a row find the same one unfinished, the process that
 // began it has therefore given up.
-const unfinishedTransitionsInterval = 20 * time.Second
+const transitionCheckInterval = 20 * time.Second
 
 // startMaintenance starts the background jobs that maintain queues, stream settings, keys, dead
 // letters and the registry.
@@ -478,7 +478,7 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, held.Run)
 	e.Go(ctx, e.keyring.Run)
 	e.Go(ctx, func(ctx context.Context) {
-		e.editor.FinishTransitionsPeriodically(ctx, unfinishedTransitionsInterval)
+		e.editor.FinishTransitionsPeriodically(ctx, transitionCheckInterval)
 	})
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)

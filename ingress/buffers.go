@@ -17,8 +17,9 @@ type buffers struct {
 // it, a few long bodies would leave oversized buffers to later requests.
 const maxPooledBuffer = 16 << 10
 
-// maxPooledHeaders is the maximum number of entries in a headers map that is returned to the pool.
-const maxPooledHeaders = 64
+// maxPooledHeaderEntries is the maximum number of entries in a headers map that is returned to the
+// pool.
+const maxPooledHeaderEntries = 64
 
 // reset prepares the buffers for the pool: it discards those that have grown too large, and empties
 // the map of headers.
@@ -27,7 +28,7 @@ func (b *buffers) reset() {
 		b.body = nil
 	}
 	b.message.ReleaseLargeBuffer(maxPooledBuffer)
-	if len(b.headers) > maxPooledHeaders {
+	if len(b.headers) > maxPooledHeaderEntries {
 		b.headers = execution.Values{}
 	}
 	clear(b.headers)

@@ -125,8 +125,8 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		return h.refuseUnverified(d, made.Verdict, now)
 	}
 	seen := report.SenderObservation{HandshakeAt: now}
-	if made.Secret != "" {
-		sealed, err := h.sealSecret(d.trigger, made.Secret)
+	if made.CapturedSecret != "" {
+		sealed, err := h.sealSecret(d.trigger, made.CapturedSecret)
 		if err != nil { // there is no key with which to encrypt the secret
 			d.event.err = err
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
@@ -134,7 +134,8 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		seen.Captured = sealed
 	}
 	counted := h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
-	if !counted && made.Secret != "" { // the sender would not send the secret again after a 200
+	// After a 200, the sender would not send the secret again.
+	if !counted && made.CapturedSecret != "" {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	h.metrics.handshakes[s.Preset()].Inc()

@@ -30,7 +30,7 @@ func TestALostConfirmationIsSaidToBeUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := node.NewLink(t)
+	network := node.NewProxy(t)
 	nc, err := nats.Connect(network.URL(), nats.ReconnectBufSize(-1), nats.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)

@@ -192,12 +192,12 @@ func (t *timeline) addStateTransition(e trace.Event, at int64) {
 }
 
 // goroutineName returns the name for the goroutine with the given stack: the innermost function
-// that is a key of messagePathFuncs or, if there is none, the outermost function that is not a
-// wrapper.
+// that is a key of messageGoroutineLabels or, if there is none, the outermost function that is not
+// a wrapper.
 func goroutineName(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
-		if messagePathFuncs[short] != "" {
+		if messageGoroutineLabels[short] != "" {
 			return short
 		}
 		if name == "" || !isWrapper(short) {
@@ -293,9 +293,9 @@ func (g *goroutine) servedShare(requests []observedRequest) (share, score float6
 	return share, share * inside / (inside + outside + 1)
 }
 
-// messagePathFuncs describes the goroutines that handle a message or its acknowledgement, in the
-// NATS client and in the NATS server. It is keyed by the main function of the goroutine.
-var messagePathFuncs = map[string]string{
+// messageGoroutineLabels describes the goroutines that handle a message or its acknowledgement, in
+// the NATS client and in the NATS server. It is keyed by the main function of the goroutine.
+var messageGoroutineLabels = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
 	"nats%2ego.(*Conn).waitForMsgs": "client's receiver of acknowledgements",
@@ -310,7 +310,7 @@ var messagePathFuncs = map[string]string{
 // them in this list:
 //
 //  1. The Go runtime has stopped all goroutines ("the world is stopped").
-//  2. A goroutine that handles messages (see messagePathFuncs) waits to run.
+//  2. A goroutine that handles messages (see messageGoroutineLabels) waits to run.
 //  3. Such a goroutine is in a system call.
 //  4. Such a goroutine runs.
 //  5. None of these.
@@ -336,7 +336,7 @@ func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 		for _, g := range t.messageGoroutines() {
 			for _, s := range g.spansWithin(from, end) {
 				if s.state == wanted.state {
-					all = append(all, doing{messagePathFuncs[g.name] + wanted.does, s})
+					all = append(all, doing{messageGoroutineLabels[g.name] + wanted.does, s})
 				}
 			}
 		}
@@ -358,11 +358,11 @@ func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 	}
 }
 
-// messageGoroutines returns the goroutines that are in messagePathFuncs: they handle messages and
-// acknowledgements.
+// messageGoroutines returns the goroutines that are in messageGoroutineLabels: they handle messages
+// and acknowledgements.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
-		if messagePathFuncs[g.name] != "" {
+		if messageGoroutineLabels[g.name] != "" {
 			all = append(all, g)
 		}
 	}

@@ -118,8 +118,8 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	}
 }
 
-// checkFilters fails the test if the link that clears a list's filters is not on the same line as
-// the button to its left. path and width, in pixels, describe the page in messages.
+// checkFilters fails the test if the link that clears a list's filters and the button to its left
+// are not on the same line. path and width (in pixels) identify the page in the error message.
 func checkFilters(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {

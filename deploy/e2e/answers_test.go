@@ -165,11 +165,11 @@ type endAnswer struct {
 	Error        string     `json:"error"`
 }
 
-// check describes what is wrong with the response for the execution with the given ID, or returns
-// "" if the response is correct. repeated means that an earlier request with the same delivery ID
-// may have been accepted, so the response may say that it is deduplicated. early means that the
-// workflow's waitSeconds had not passed, so the response must report that the execution has
-// succeeded.
+// check returns a description of what is wrong with the response for the execution with the given
+// ID, or "" if the response is correct. If repeated is true, an earlier request with the same
+// delivery ID may have been accepted, so the response may say that it is deduplicated. If early is
+// true, the response arrived before the workflow's waitSeconds had passed, so it must report that
+// the execution has succeeded.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:

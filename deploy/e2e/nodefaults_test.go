@@ -111,8 +111,8 @@ func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	consumer := stream.ExecutionsName + "." + orderedGroup.Consumer()
 	requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+consumer)
 	answers := subscribe(t, nc, "$JS.ACK."+consumer+".>")
-	way := server.NewLink(t)
-	stop := launchNodeKit(t, way.URL(), kitOptions{Concurrency: concurrency, Attempts: attempts})
+	proxy := server.NewProxy(t)
+	stop := launchNodeKit(t, proxy.URL(), kitOptions{Concurrency: concurrency, Attempts: attempts})
 	await(t, requests)
 	var ids []string
 	var running []*nats.Msg
@@ -123,7 +123,7 @@ func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	for pending, _, _ := requests.Pending(); pending > 0; pending-- {
 		await(t, requests)
 	}
-	way.DropConnections()
+	proxy.DropConnections()
 	await(t, requests)
 	for range then {
 		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
@@ -265,12 +265,12 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 			runnertest.NewIngress(t, nc)
 			requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+"."+
 				orderedGroup.Consumer())
-			way := server.NewLink(t)
-			command := nodeRunner(gatedRunner, way.URL())
+			proxy := server.NewProxy(t)
+			command := nodeRunner(gatedRunner, proxy.URL())
 			command.Env = append(command.Env, fmt.Sprintf(`OPTIONS={"attempts":%d}`, attempts))
 			program := childtest.Launch(t, command)
 			await(t, requests)
-			way.Cut()
+			proxy.Cut()
 			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -293,13 +293,13 @@ func TestNodeStopsWhileNATSIsSilent(t *testing.T) {
 	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK())
 	var silent atomic.Bool
 	asked := make(chan struct{})
-	way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+	proxy := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 		if bytes.Contains(sent, request) && silent.CompareAndSwap(true, false) {
 			close(asked)
 			<-t.Context().Done()
 		}
 	}, func() {})
-	command := nodeRunner(gatedRunner, "nats://"+way)
+	command := nodeRunner(gatedRunner, "nats://"+proxy)
 	command.Env = append(command.Env, "OPTIONS={}")
 	program := childtest.Launch(t, command)
 	ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"}))
@@ -337,13 +337,13 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+name+".>")
 			subscribe(t, nc, "$NO.>") // receives the redirected requests, and does not answer
 			var withhold atomic.Bool
-			way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+			proxy := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 				const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
 				if at := bytes.Index(sent, []byte(asked)); at >= 0 && withhold.Load() {
 					copy(sent[at:], "$NO")
 				}
 			}, func() {})
-			launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000})
+			launchNodeKit(t, "nats://"+proxy, kitOptions{AckWaitMS: 6000})
 			post := runnertest.Post{Queue: orderedQueue, OrderKey: orderKey}
 			ingress.Await(t, ingress.Start(t, post)) // now the kit has read the cancellations
 			for string(await(t, answers).Data) != "+ACK" {
@@ -376,13 +376,13 @@ func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+orderedGroup.Consumer()+".>")
 	subscribe(t, nc, "$NO.>") // receives the redirected requests, and does not answer
 	var withhold atomic.Bool
-	way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+	proxy := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 		const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
 		if at := bytes.Index(sent, []byte(asked)); at >= 0 && withhold.Load() {
 			copy(sent[at:], "$NO")
 		}
 	}, func() {})
-	stop := launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000, DrainMS: 500})
+	stop := launchNodeKit(t, "nats://"+proxy, kitOptions{AckWaitMS: 6000, DrainMS: 500})
 	ingress.Start(t, runnertest.Post{Queue: orderedQueue})
 	if err := await(t, gate).Respond(nil); err != nil { // now the kit has read the cancellations
 		t.Fatal(err)
@@ -480,18 +480,18 @@ func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
 	requireNode(t)
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	way := server.NewLink(t)
+	proxy := server.NewProxy(t)
 	for n := range 3 {
 		ingress.Cancel(t, fmt.Sprint("other", n))
 	}
-	program := childtest.Launch(t, nodeRunner(canceledRunner, way.URL()))
+	program := childtest.Launch(t, nodeRunner(canceledRunner, proxy.URL()))
 	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
 	program.Await("begin (" + id + ") ")
-	way.Cut()
+	proxy.Cut()
 	deleteCancellations(t, server)
 	ingress = runnertest.NewIngress(t, server.Connect(t)) // creates the bucket again
 	ingress.Cancel(t, id)
-	way.Heal()
+	proxy.Heal()
 	program.Await("aborted (" + id + ") ")
 }
 

@@ -410,13 +410,13 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		js, way := jetStream(t, server.URL()), server.NewLink(t)
-		command := attemptsRunner(way.URL(), attempts)
+		js, proxy := jetStream(t, server.URL()), server.NewProxy(t)
+		command := attemptsRunner(proxy.URL(), attempts)
 		program := childtest.Launch(t, command)
 		if _, err := requests.NextMsg(30 * time.Second); err != nil {
 			t.Fatal(err)
 		}
-		way.Silence()
+		proxy.Silence()
 		id := ingress.Start(t, runnertest.Post{Queue: "slow"})
 		for sent := false; !sent; {
 			consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-slow-slow")
@@ -428,14 +428,14 @@ func TestNodeKeepsWhatArrivesAtTheStop(t *testing.T) {
 				// On a slow machine the runner's request for messages may have expired before the
 				// execution was stored. Restore the connection, so that the next request fetches
 				// the execution.
-				way.Heal()
+				proxy.Heal()
 			}
 		}
 		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		program.Await("(it stops)")
-		way.Heal()
+		proxy.Heal()
 		if attempts > 1 {
 			program.AwaitExit()
 			program = childtest.Launch(t, attemptsRunner(server.URL(), attempts))

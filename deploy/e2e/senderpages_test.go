@@ -306,7 +306,8 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// focus presses Tab until an element has the focus, and checks that the focus is visible.
+// focus presses Tab until the element that matches selector has the focus, and fails the test if
+// the browser draws no outline around it.
 func focus(b *tab, selector string) {
 	b.t.Helper()
 	for range 80 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
-	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/embednats/proxy"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -148,13 +148,13 @@ func (f *faultInjector) shuffledFaults() []fault {
 			links = f.installation.linksBetween(n, (n+1)%len(nodes))
 		}
 		add("cut between nodes", slot, shortestFault, longestFault,
-			breakLinks(links, (*link.Link).Cut))
+			breakLinks(links, (*proxy.Proxy).Cut))
 		if n == f.random.IntN(len(nodes)) {
 			continue // each of the following faults takes long, so leave them out for one node
 		}
 		add("pause node", slot, shortestFault, longestFault, pauseProcess(p.process))
 		add("silence between nodes", slot, shortestFault, longestFault,
-			breakLinks(links, (*link.Link).Silence))
+			breakLinks(links, (*proxy.Proxy).Silence))
 	}
 	for _, queue := range f.installation.queuesWithOwnStream() {
 		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDownLeaders(queue))
@@ -178,19 +178,19 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
 		add("silence between "+kind+" and nodes", slot, shortestFault, longestFreeze,
-			breakLinks(s.natsLinks, (*link.Link).Silence))
+			breakLinks(s.natsLinks, (*proxy.Proxy).Silence))
 		if s.databaseLink != nil {
 			add("silence between executor and database", slot, shortestFault, longestFreeze,
-				breakLinks([]*link.Link{s.databaseLink}, (*link.Link).Silence))
+				breakLinks([]*proxy.Proxy{s.databaseLink}, (*proxy.Proxy).Silence))
 		} else if f.random.IntN(2) == 0 {
 			add("cut between "+kind+" and nodes", slot, shortestFault, longestFault,
-				breakLinks(s.natsLinks, (*link.Link).Cut))
+				breakLinks(s.natsLinks, (*proxy.Proxy).Cut))
 		}
 	}
 }
 
-// addDatabaseFaults adds faults of the database, and freezes of executors inside and outside of
-// transactions.
+// addDatabaseFaults adds the faults in which the database is killed or its disk is full, and those
+// in which an executor is frozen, inside or outside of a transaction.
 func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDowntime, f.killAndRestartDatabase)
@@ -386,7 +386,7 @@ func pauseProcess(p *process) injection {
 
 // breakLinks returns an injection that breaks each link by calling do with it, waits for the
 // duration of the fault, and heals the links.
-func breakLinks(links []*link.Link, do func(*link.Link)) injection {
+func breakLinks(links []*proxy.Proxy, do func(*proxy.Proxy)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {
 			do(l)

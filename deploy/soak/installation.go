@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
-	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/embednats/proxy"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -42,9 +42,9 @@ type installConfig struct {
 // separate hosts.
 type installation struct {
 	folder        string
-	ownStreams    int                   // number of queues with a stream of their own
-	reservedPorts []*freeport.Port      // reserved until close
-	nodeLinks     map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
+	ownStreams    int                     // number of queues with a stream of their own
+	reservedPorts []*freeport.Port        // reserved until close
+	nodeLinks     map[[2]int]*proxy.Proxy // keyed by the numbers of two nodes: from, to
 	nodes         []*node
 	ingresses     []*service
 	executors     []*service
@@ -72,23 +72,27 @@ type node struct {
 type service struct {
 	*process
 	url, opsURL  string // "" for a runner
-	natsLinks    []*link.Link
-	databaseLink *link.Link // an executor's link to PostgreSQL; nil means that there is none
-	runsFile     string     // file to which a runner writes the executions that it receives
+	natsLinks    []*proxy.Proxy
+	databaseLink *proxy.Proxy // an executor's link to PostgreSQL; nil means that there is none
+	runsFile     string       // file to which a runner writes the executions that it receives
 }
 
 // links returns the service's links to all nodes and, if it has one, its link to the database.
-func (s *service) links() []*link.Link {
+func (s *service) links() []*proxy.Proxy {
 	if s.databaseLink == nil {
 		return s.natsLinks
 	}
-	return append([]*link.Link{s.databaseLink}, s.natsLinks...)
+	return append([]*proxy.Proxy{s.databaseLink}, s.natsLinks...)
 }
 
 // install starts all processes and creates the workflows. If it returns an error, nothing is left
 // running. Otherwise the caller must call close.
 func install(ctx context.Context, folder string, s installConfig) (*installation, error) {
-	i := &installation{folder: folder, ownStreams: s.ownStreams, nodeLinks: map[[2]int]*link.Link{}}
+	i := &installation{
+		folder:     folder,
+		ownStreams: s.ownStreams,
+		nodeLinks:  map[[2]int]*proxy.Proxy{},
+	}
 	if err := i.start(ctx, s); err != nil {
 		for _, complaint := range i.problems() {
 			err = errors.Join(err, errors.New(complaint))
@@ -147,10 +151,10 @@ func (i *installation) startAll(ctx context.Context) error {
 func (i *installation) addServices(s installConfig) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
-		database, databaseURL := (*link.Link)(nil), s.databaseURL
+		database, databaseURL := (*proxy.Proxy)(nil), s.databaseURL
 		if s.database != nil {
 			var err error
-			if database, err = link.New(s.database.Socket()); err != nil {
+			if database, err = proxy.New(s.database.Socket()); err != nil {
 				return err
 			}
 			databaseURL = "postgres://postgres@" + database.Addr() +
@@ -191,14 +195,14 @@ func (i *installation) addServices(s installConfig) error {
 
 // newNATSLinks returns new links to all nodes, and a NATS URL that lists the addresses of these
 // links.
-func (i *installation) newNATSLinks() (links []*link.Link, natsURL string, err error) {
+func (i *installation) newNATSLinks() (links []*proxy.Proxy, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
-		way, err := link.New(to.addr)
+		link, err := proxy.New(to.addr)
 		if err != nil {
 			return nil, "", err
 		}
-		links, urls[n] = append(links, way), "nats://"+way.Addr()
+		links, urls[n] = append(links, link), "nats://"+link.Addr()
 	}
 	return links, strings.Join(urls, ","), nil
 }
@@ -247,12 +251,12 @@ func (i *installation) addNodes(count int, first *disk) error {
 				if other == n {
 					continue
 				}
-				way, err := link.New(routes[other].Addr())
+				link, err := proxy.New(routes[other].Addr())
 				if err != nil {
 					return err
 				}
-				i.nodeLinks[[2]int{n, other}] = way
-				o.Cluster.Routes = append(o.Cluster.Routes, way.Addr())
+				i.nodeLinks[[2]int{n, other}] = link
+				o.Cluster.Routes = append(o.Cluster.Routes, link.Addr())
 			}
 		}
 		text, err := json.Marshal(o)
@@ -478,13 +482,13 @@ func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
 }
 
 // linksBetween returns the two links between a pair of nodes, one for each direction.
-func (i *installation) linksBetween(a, b int) []*link.Link {
-	return []*link.Link{i.nodeLinks[[2]int{a, b}], i.nodeLinks[[2]int{b, a}]}
+func (i *installation) linksBetween(a, b int) []*proxy.Proxy {
+	return []*proxy.Proxy{i.nodeLinks[[2]int{a, b}], i.nodeLinks[[2]int{b, a}]}
 }
 
 // linksAround returns the links between a node and each other node, in both directions.
-func (i *installation) linksAround(node int) []*link.Link {
-	var all []*link.Link
+func (i *installation) linksAround(node int) []*proxy.Proxy {
+	var all []*proxy.Proxy
 	for other := range i.nodes {
 		if other != node {
 			all = append(all, i.linksBetween(node, other)...)

@@ -192,7 +192,7 @@ func TestNothingIsKeptForLater(t *testing.T) {
 // connection is lost within seconds. Publishing then fails instead of blocking.
 func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 	t.Parallel()
-	link := natstest.Start(t).NewLink(t)
+	link := natstest.Start(t).NewProxy(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:            link.URL(),
 		ConnectTimeout: 20 * time.Second,
@@ -282,7 +282,7 @@ func TestRedact(t *testing.T) {
 // no longer answers pings, and connects to the next server in its list.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
-	link := server.NewLink(t)
+	link := server.NewProxy(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL: link.URL() + "," + server.URL(), ConnectTimeout: 20 * time.Second,
 		Log:   logtest.Quiet(),

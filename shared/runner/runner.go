@@ -82,11 +82,11 @@ type Execution struct {
 	Attempt int
 }
 
-// Handler runs one execution. It returns the output: a value that encoding/json can marshal, a
-// json.RawMessage, or nil for none. The execution fails if the output does not fit into a NATS
-// message (max_payload, 1 MB by default). After an error or a panic the execution is retried, up to
-// Options.Attempts, unless the error is Permanent. The context ends after Options.Timeout, and when
-// the runner's DrainTimeout has passed.
+// Handler runs one execution and returns its output: a value that encoding/json can marshal, a
+// json.RawMessage, or nil if there is no output. The execution fails if the output does not fit
+// into a NATS message (max_payload, 1 MB by default). After an error or a panic the execution is
+// retried, up to Options.Attempts, unless the error is Permanent. The context ends after
+// Options.Timeout, and when the runner's DrainTimeout has passed.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
 // Permanent wraps err to tell the runner not to retry the execution. It returns nil if err is nil.

@@ -90,7 +90,7 @@ func TestHandshakes(t *testing.T) {
 		}
 		if !h.Verdict.OK() || h.Response.Status != c.status ||
 			h.Response.ContentType != c.responseType ||
-			string(h.Response.Body) != c.response || h.Secret != "" {
+			string(h.Response.Body) != c.response || h.CapturedSecret != "" {
 			t.Errorf("%s %s: %+v", c.preset, c.body, h)
 		}
 		forged := *r
@@ -183,8 +183,8 @@ func TestCapture(t *testing.T) {
 		Header: map[string][]string{},
 		Body:   []byte(`{"verification_token":"secret_x"}`),
 	}
-	if h := s.Handshake(token, noon); h == nil || !h.Verdict.OK() || h.Secret != "secret_x" ||
-		h.Response.Status != 200 {
+	if h := s.Handshake(token, noon); h == nil || !h.Verdict.OK() ||
+		h.CapturedSecret != "secret_x" || h.Response.Status != 200 {
 		t.Errorf("%+v", h)
 	}
 	event := &sender.Request{

@@ -533,7 +533,7 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 			right |= matchesBasicAuth(c.text, m.user, string(k.bytes))
 		}
 	case schemeHMAC, schemeDigest:
-		for _, view := range m.urlVariants(r) {
+		for _, view := range m.requestVariants(r) {
 			sums := map[string][]byte{}
 			for _, c := range found {
 				if sums[c.hash] == nil {
@@ -566,10 +566,10 @@ var hubSpotURLDecoder = strings.NewReplacer(
 	"%2c", ",", "%3b", ";",
 )
 
-// urlVariants returns the versions of a request with which its signature must be compared: the
+// requestVariants returns the versions of a request with which its signature must be compared: the
 // request itself and, if the provider may have decoded some characters of the URL before signing, a
 // copy with those characters decoded.
-func (m *method) urlVariants(r *Request) []*Request {
+func (m *method) requestVariants(r *Request) []*Request {
 	if !m.spec.AlsoDecodedURL {
 		return []*Request{r}
 	}

@@ -33,8 +33,8 @@ type Handshake struct {
 	// Verdict reports whether the request is from the provider, as far as that can be determined.
 	// If the verdict is not OK, the request is refused.
 	Verdict Verdict
-	// Secret is a secret that the provider sent and that must be stored, or "".
-	Secret string
+	// CapturedSecret is a secret that the provider sent and that must be stored, or "".
+	CapturedSecret string
 }
 
 // handshakeSpec is a handshake in the built-in table, presets.json. The body of its response is
@@ -193,9 +193,9 @@ func (s *Sender) respondToHandshake(
 	if s.WaitsForSecret() {
 		from, err := parseSource(s.entry.Secret.CaptureSource, true)
 		if err == nil {
-			done.Secret = from.value(r)
+			done.CapturedSecret = from.value(r)
 		}
-		if checkSecret(done.Secret) != nil {
+		if checkSecret(done.CapturedSecret) != nil {
 			return nil
 		}
 	} else if h.spec.Signed {

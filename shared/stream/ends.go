@@ -16,9 +16,9 @@ import (
 // if the workflow has moved to another queue since the execution was accepted.
 const AnyQueue = "*"
 
-// statusNotFound is the Status header of the server's response if the requested message does not
-// exist.
-const statusNotFound = "404"
+// natsStatusNotFound is the Status header of the server's response if the requested message does
+// not exist.
+const natsStatusNotFound = "404"
 
 // FirstFinalReport returns the first final report on an execution in PROGRESS. Later reports do not
 // count. If there is no final report, it returns the last report with the state running, or nil if
@@ -72,7 +72,7 @@ func nextMessage(
 	switch status := msg.Header.Get("Status"); status {
 	case "":
 		return msg, nil
-	case statusNotFound:
+	case natsStatusNotFound:
 		return nil, nil //nolint:nilnil // there is none
 	default:
 		return nil,

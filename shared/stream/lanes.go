@@ -21,8 +21,8 @@ import (
 // The number of lanes limits the number of consumers. Different keys in the same lane wait for each
 // other.
 
-// maxLanes is the maximum number of lanes that a runner accepts in a queue's record.
-const maxLanes = 1_000
+// maxAcceptedLanes is the maximum number of lanes that a runner accepts in a queue's record.
+const maxAcceptedLanes = 1_000
 
 // LaneFilterSubject returns the wildcard subject of all start messages in one lane of a queue. It
 // is the filter subject of the lane's consumers.
@@ -76,7 +76,7 @@ func ReadLastReport(
 	}
 	switch status := msg.Header.Get("Status"); status {
 	case "":
-	case statusNotFound:
+	case natsStatusNotFound:
 		return last, nil
 	default:
 		return last,

@@ -58,7 +58,7 @@ func ReadQueueSettings(
 		return s, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}
 	switch status := msg.Header.Get("Status"); {
-	case status == statusNotFound, keyvalue.IsDeletion(msg.Header):
+	case status == natsStatusNotFound, keyvalue.IsDeletion(msg.Header):
 		return s, nil
 	case status != "":
 		return s,

@@ -75,7 +75,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	}
 	s.Paused = wire.GetPausedSince() != nil
 	s.PausedUntil = timeFromWire(wire.GetPausedUntil())
-	s.Lanes = int(max(0, min(wire.GetLanes(), maxLanes)))
+	s.Lanes = int(max(0, min(wire.GetLanes(), maxAcceptedLanes)))
 	s.Stream = queueStreamFromWire(wire.GetStream())
 	for _, g := range wire.GetGroups() {
 		if s.MaxInFlightByGroup == nil {

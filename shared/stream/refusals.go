@@ -17,8 +17,8 @@ import (
 // RefusalsSubject is the subject of the reports that count refused requests.
 const RefusalsSubject = "reports.refusals"
 
-// RefusalCount is the number of requests for one workflow that were refused within one minute with
-// the same code.
+// RefusalCount counts the requests for one workflow that were refused with the same code within one
+// minute.
 type RefusalCount struct {
 	// WorkflowID is "" if there is no such workflow, or if the ingress has reached its maximum
 	// number of separate counters.

@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While the shared stream is full, an ingress stays ready and still accepts requests for a queue
-// that has its own stream. The permissions of the role ingress suffice for this.
+// TestAnOwnStreamOutlivesAFullSharedOne checks that an ingress with the permissions of the role
+// ingress stays ready while the shared stream is full, and still accepts requests for a queue that
+// has its own stream.
 func TestAnOwnStreamOutlivesAFullSharedOne(t *testing.T) {
 	t.Parallel()
 	s, log := startOne(t), listen(t)

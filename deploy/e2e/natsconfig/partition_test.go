@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
-	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/embednats/proxy"
 )
 
 // While the network loses every packet, the servers of a cluster give up the routes to each other.
 // When the network works again, they establish new routes. A server that kept a dead route would
 // refuse the new one as a duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
-	links := make([]*link.Link, 3)
+	links := make([]*proxy.Proxy, 3)
 	listen := make([]string, 3)
 	var routes []string
 	for i := range links {
@@ -27,7 +27,7 @@ func TestRoutesAfterAPartition(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(port.Release)
-		if links[i], err = link.New(port.Addr()); err != nil {
+		if links[i], err = proxy.New(port.Addr()); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(links[i].Close)

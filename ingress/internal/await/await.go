@@ -43,9 +43,9 @@ const (
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
-	// maxOtherReads is the maximum number of queues in Wait.otherQueues whose own streams Await
-	// checks in one read. The next read continues with the queues that follow.
-	maxOtherReads = 32
+	// maxOtherQueuesPerRead is the maximum number of queues in Wait.otherQueues whose own streams
+	// Await checks in one read. The next read continues with the queues that follow.
+	maxOtherQueuesPerRead = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4
 )
@@ -380,7 +380,7 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 }
 
 // readFinalReport returns the final report of the execution, or nil if it finds none. It reads the
-// streams of w.sources, and at most maxOtherReads of w.otherQueues.
+// streams of w.sources, and at most maxOtherQueuesPerRead of w.otherQueues.
 func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -405,10 +405,10 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 	return w.readOtherQueues(ctx)
 }
 
-// readOtherQueues returns the final report of the execution from one of the next maxOtherReads
-// streams of w.otherQueues, or nil if it finds none.
+// readOtherQueues returns the final report of the execution from one of the next
+// maxOtherQueuesPerRead streams of w.otherQueues, or nil if it finds none.
 func (w *Wait) readOtherQueues(ctx context.Context) *execution.Progress {
-	for range min(len(w.otherQueues), maxOtherReads) {
+	for range min(len(w.otherQueues), maxOtherQueuesPerRead) {
 		queue := w.otherQueues[0]
 		found, err := stream.Layout{Own: true}.FirstFinalReport(ctx, w.waits.nc, queue,
 			w.execution.WorkflowID, w.execution.ID)

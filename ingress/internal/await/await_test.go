@@ -149,7 +149,7 @@ func TestALostReportIsFound(t *testing.T) {
 func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	link := b.nats.NewLink(t)
+	link := b.nats.NewProxy(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
@@ -176,7 +176,7 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 func TestAReconnectBeforeAwait(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	link := b.nats.NewLink(t)
+	link := b.nats.NewProxy(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {
@@ -302,7 +302,7 @@ func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ownStreams []string
-	for i := range 2 * maxOtherReads {
+	for i := range 2 * maxOtherQueuesPerRead {
 		ownStreams = append(ownStreams, fmt.Sprint("queue-", i))
 	}
 	ownStreams = append(ownStreams, "left")

@@ -260,7 +260,7 @@ func TestNoGhosts(t *testing.T) {
 // message.
 func TestAConnectionThatIsLostLate(t *testing.T) {
 	t.Parallel()
-	network := natstest.Start(t).NewLink(t)
+	network := natstest.Start(t).NewProxy(t)
 	nc := connect(t, network.URL(), nats.ReconnectWait(10*time.Millisecond),
 		nats.ReconnectJitter(0, 0))
 	p := newPublisher(t, nc, 1, 30*time.Second)

@@ -49,19 +49,19 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// maxComparedEscapedChars is the number of leading characters of a value that must match an escaped
+// requiredMatchChars is the number of leading characters of a value that must match an escaped
 // text. If they match, the value counts as found and is redacted, even if a later character
 // differs.
-const maxComparedEscapedChars = 64
+const requiredMatchChars = 64
 
 // matchEscaped looks for value, possibly escaped, at text[at]. It returns the index after the
-// match, or 0 if there is none. Only the first maxComparedEscapedChars characters must match. If a
+// match, or 0 if there is none. Only the first requiredMatchChars characters must match. If a
 // later character differs, the match ends before that character.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)
 		if next == at || (c != value[i] && (c != '+' || value[i] != ' ')) {
-			if i < maxComparedEscapedChars {
+			if i < requiredMatchChars {
 				return 0
 			}
 			return at

@@ -278,7 +278,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.CreateWorkflow(t, "wf", "pro", false)
-	link := server.NewLink(t)
+	link := server.NewProxy(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)

@@ -19,9 +19,9 @@ import (
 // so that the test can cut the connection.
 func connectByLink(
 	t *testing.T, server *natstest.Node, options ...nats.Option,
-) (*nats.Conn, natstest.Link) {
+) (*nats.Conn, natstest.Proxy) {
 	t.Helper()
-	link := server.NewLink(t)
+	link := server.NewProxy(t)
 	nc, err := nats.Connect(link.URL(), append(options, nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))...)
 	fatal(t, err)
@@ -31,7 +31,7 @@ func connectByLink(
 
 // newcomer starts an ingress that announces itself. It returns the lease of that ingress, and the
 // link through which the ingress is connected. Nothing else uses the link.
-func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
+func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Proxy) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
 	js, err := jetstream.New(nc)

@@ -274,10 +274,11 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCapturedSecrets returns the secrets that the provider of a node has sent and that no
-// earlier call has returned: their plain texts by ID. Before it returns them, it stores that they
-// have been returned. If that change is stored but not confirmed in time, RevealCapturedSecrets
-// returns the secrets without an error, because a later call would not return them.
+// RevealCapturedSecrets returns the secrets that a node's provider has sent, as a map from the
+// secret's ID to its plain text. Each secret is returned only once: before RevealCapturedSecrets
+// returns, it stores in the registry that these secrets have been revealed. If that change is
+// stored but not confirmed in time, RevealCapturedSecrets returns the secrets without an error,
+// because a later call would not return them.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {

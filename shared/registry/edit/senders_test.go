@@ -548,7 +548,8 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	fatal(t, err)
 }
 
-// awaitLacking waits until the registry's membership knows an ingress without the capability c.
+// awaitLacking waits until the registry's list of members contains an ingress that lacks the
+// capability c.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {

@@ -32,7 +32,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		way := server.NewLink(t)
+		proxy := server.NewProxy(t)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)
@@ -41,7 +41,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		handler := func(_ context.Context, e runner.Execution) (any, error) {
 			return e.Attempt, nil
 		}
-		stopping, err := nats.Connect(way.URL())
+		stopping, err := nats.Connect(proxy.URL())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		if _, err := requests.NextMsg(10 * time.Second); err != nil {
 			t.Fatal(err)
 		}
-		way.Silence()
+		proxy.Silence()
 		id := ingress.Start(t, runnertest.Post{})
 		sending, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -61,7 +61,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 			}
 			info := consumer.CachedInfo()
 			if sent = info.NumAckPending; sent == 0 && info.NumWaiting == 0 {
-				way.Heal() // the request has expired: let the runner send the next one
+				proxy.Heal() // the request has expired: let the runner send the next one
 			}
 		}
 		// Wait until the server has sent the first message to the runner. NumAckPending does not
@@ -70,7 +70,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		// this later message, it has also sent the first one.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
-		way.Heal()
+		proxy.Heal()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}

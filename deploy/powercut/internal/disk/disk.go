@@ -175,11 +175,11 @@ type Randomness interface {
 }
 
 // LoseAllUnsynced is a Randomness with which only synced data survives: its IntN always returns 0.
-var LoseAllUnsynced Randomness = loseUnsynced{}
+var LoseAllUnsynced Randomness = zeroRandomness{}
 
-type loseUnsynced struct{}
+type zeroRandomness struct{}
 
-func (loseUnsynced) IntN(int) int { return 0 }
+func (zeroRandomness) IntN(int) int { return 0 }
 
 // PowerOn turns the power on again after CutPower. The disk then holds the durable data and a part
 // of the other data; luck decides which part.

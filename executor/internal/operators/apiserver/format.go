@@ -73,9 +73,9 @@ func numbersToFloat64(value any) any {
 	return value
 }
 
-// rawMember is a member of a JSON object. encodedValue is the member's value as JSON text; an empty
-// encodedValue means null.
-type rawMember struct {
+// jsonMember is a member of a JSON object. encodedValue is the member's value as JSON text; an
+// empty encodedValue means null.
+type jsonMember struct {
 	name         string
 	encodedValue []byte
 }
@@ -100,13 +100,13 @@ func encode(v any) ([]byte, error) {
 		return appendMembers(struct {
 			api.Trigger
 			SamplePayload *struct{} `json:"samplePayload,omitempty"`
-		}{Trigger: v}, rawMember{"samplePayload", v.SamplePayload})
+		}{Trigger: v}, jsonMember{"samplePayload", v.SamplePayload})
 	case api.ExecutionDetail:
 		return appendMembers(struct {
 			api.ExecutionDetail
 			Input  *struct{} `json:"input,omitempty"`
 			Output *struct{} `json:"output,omitempty"`
-		}{ExecutionDetail: v}, rawMember{"input", v.Input}, rawMember{"output", v.Output})
+		}{ExecutionDetail: v}, jsonMember{"input", v.Input}, jsonMember{"output", v.Output})
 	default:
 		return encodeUnescapedJSON(v)
 	}
@@ -114,7 +114,7 @@ func encode(v any) ([]byte, error) {
 
 // appendMembers encodes rest as a JSON object and appends members to it. rest must have at least
 // one field.
-func appendMembers(rest any, members ...rawMember) ([]byte, error) {
+func appendMembers(rest any, members ...jsonMember) ([]byte, error) {
 	text, err := encodeUnescapedJSON(rest)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (c *Console) planForm() *form {
 		name:         "plan",
 		idPathParams: []string{"id"},
 		operation:    "PatchAccount",
-		settings:     []setting{{"plan", []string{"plan"}, quoted}},
+		settings:     []setting{{"plan", []string{"plan"}, quoteValues}},
 		pageURL:      listPageURL("/accounts"),
 		showPage:     c.showAccounts(),
 		save:         c.savePlan,

@@ -10,7 +10,7 @@ type Conflict struct{ p postedForm }
 // operator has posted the value "mine".
 func NewConflict() *Conflict {
 	return &Conflict{postedForm{
-		form:   &form{settings: []setting{{"name", []string{"name"}, quoted}}},
+		form:   &form{settings: []setting{{"name", []string{"name"}, quoteValues}}},
 		values: map[string]string{"name": "mine", "shown.name": "shown"},
 	}}
 }

@@ -86,8 +86,8 @@ func queryOf(parameters map[string]string) url.Values {
 	return query
 }
 
-// queryText encodes a query for use after the "?" of a link. It returns a template.URL because
+// encodeQuery encodes a query for use after the "?" of a link. It returns a template.URL because
 // templates would escape the "&" and "=" of a string again.
-func queryText(query url.Values) template.URL {
+func encodeQuery(query url.Values) template.URL {
 	return template.URL(query.Encode()) //nolint:gosec // encoded
 }

@@ -431,12 +431,12 @@ func (p *postedForm) checkEditConflict(current map[string]string) error {
 		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
 }
 
-// quoted describes a setting by its values, in quotation marks.
-func quoted(values []string) string { return "“" + strings.Join(values, " ") + "”" }
+// quoteValues describes a setting by its values, in quotation marks.
+func quoteValues(values []string) string { return "“" + strings.Join(values, " ") + "”" }
 
-// codeConfirm is the error code of a form that was not saved because the operator must first
-// confirm the change.
-const codeConfirm = "confirm"
+// codeConfirmationRequired is the error code of a form that was not saved because the operator must
+// first confirm the change.
+const codeConfirmationRequired = "confirm"
 
 // requireConfirmation returns nil if the operator has confirmed the change. If not, it returns an
 // error that makes the page ask for confirmation. The page passes dialogData to its dialog, whose
@@ -446,7 +446,7 @@ func (p *postedForm) requireConfirmation(dialogData any) error {
 		return nil
 	}
 	p.dialogData = dialogData
-	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
+	return &operate.Error{Code: codeConfirmationRequired, Detail: "Not done yet: confirm it."}
 }
 
 // confirmDialogData returns the template data of the page's confirmation dialog. It returns nil if

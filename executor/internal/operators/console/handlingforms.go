@@ -62,7 +62,7 @@ func filterFields(s *api.TriggerSettings) map[string]string {
 func (c *Console) filterForm() *form {
 	return c.completeNodeForm(form{
 		name:     "filter",
-		settings: []setting{{"filter", []string{"filter"}, quotedOrNothing}},
+		settings: []setting{{"filter", []string{"filter"}, quoteValuesOrNothing}},
 	}, filterFields, func(p *postedForm, s *api.TriggerSettings) error {
 		if s.Filter = nil; strings.TrimSpace(p.values["filter"]) != "" {
 			s.Filter = json.RawMessage(p.values["filter"])
@@ -80,7 +80,7 @@ func (c *Console) orderKeyForm() *form {
 	return c.completeNodeForm(form{
 		name:           "order",
 		fieldByAPIName: map[string]string{"orderKey": "place"},
-		settings:       []setting{{"order key", []string{"place"}, quotedOrNothing}},
+		settings:       []setting{{"order key", []string{"place"}, quoteValuesOrNothing}},
 	}, orderKeyFields, func(p *postedForm, s *api.TriggerSettings) error {
 		s.OrderKey = strings.TrimSpace(p.values["place"])
 		return nil
@@ -128,10 +128,10 @@ func (c *Console) answerForm() *form {
 		"The answer does not wait any more.")
 }
 
-// quotedOrNothing is like quoted, but returns "nothing" if the setting's value is empty.
-func quotedOrNothing(values []string) string {
+// quoteValuesOrNothing is like quoteValues, but returns "nothing" if the setting's value is empty.
+func quoteValuesOrNothing(values []string) string {
 	if values[0] == "" {
 		return "nothing"
 	}
-	return quoted(values)
+	return quoteValues(values)
 }

@@ -32,7 +32,7 @@ func fetchList[T any](
 	ask func(operate.PageOptions) (api.List[T], error),
 ) (items []T, at pager, err error) {
 	after := r.URL.Query().Get("after")
-	at.FirstPageQuery = queryText(query)
+	at.FirstPageQuery = encodeQuery(query)
 	list, ignored, err := fetchPage(after, rowsPerPage, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
 	here := maps.Clone(query)
@@ -40,11 +40,11 @@ func fetchList[T any](
 		here.Set("after", after)
 	}
 	if len(here) > 0 {
-		at.CurrentPageQuery = "?" + queryText(here)
+		at.CurrentPageQuery = "?" + encodeQuery(here)
 	}
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
-		at.NextPageQuery = queryText(query)
+		at.NextPageQuery = encodeQuery(query)
 	}
 	return list.Items, at, err
 }

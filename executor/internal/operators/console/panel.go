@@ -158,7 +158,7 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	}
 	p.Ignored = append(p.Ignored, ignored...)
 	if found.NextCursor != "" {
-		p.NextPageQuery = queryText(p.query(found.NextCursor))
+		p.NextPageQuery = encodeQuery(p.query(found.NextCursor))
 	}
 	for _, one := range found.Items {
 		from, err := c.lookUpOrigin(ctx, one.WorkflowID, one.NodeID)
@@ -182,7 +182,7 @@ func (p executionList) query(after string) url.Values {
 }
 
 // Newest returns the URL query for the list's first page, with the newest rows.
-func (p executionList) Newest() template.URL { return queryText(p.query("")) }
+func (p executionList) Newest() template.URL { return encodeQuery(p.query("")) }
 
 // BulkForm returns the path and query to which the bulk form is posted. action is the last part of
 // the path.
@@ -196,7 +196,7 @@ func (p executionList) BulkForm(action string) string {
 
 // Cleared returns the URL query for the list without filters.
 func (p executionList) Cleared() template.URL {
-	return queryText(executionList{NodeID: p.NodeID}.query(""))
+	return encodeQuery(executionList{NodeID: p.NodeID}.query(""))
 }
 
 // FragmentURL returns the URL from which live.js loads only the rows.

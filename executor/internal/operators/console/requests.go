@@ -17,10 +17,10 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the number of most frequent causes that a chart always shows separately. The chart
-// combines the remaining causes in one part. If only one cause remains, the chart shows that cause
-// separately as well.
-const maxCauses = 4
+// maxSeparateRefusalCauses is the number of most frequent causes that a chart always shows
+// separately. The chart combines the remaining causes in one part. If only one cause remains, the
+// chart shows that cause separately as well.
+const maxSeparateRefusalCauses = 4
 
 // requestCharts holds the requests of the last hour by minute: their outcomes, and the causes of
 // refusals.
@@ -85,15 +85,15 @@ func causeParts(causes map[string][]int64) []chartPart {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))
 	})
-	if len(codes) > maxCauses+1 { // a single further cause keeps its name
+	if len(codes) > maxSeparateRefusalCauses+1 { // a single further cause keeps its name
 		rest := make([]int64, requestMinutes)
-		for _, code := range codes[maxCauses:] {
+		for _, code := range codes[maxSeparateRefusalCauses:] {
 			for at, n := range causes[code] {
 				rest[at] += n
 			}
 		}
 		causes[otherCausesName] = rest
-		codes = append(codes[:maxCauses], otherCausesName)
+		codes = append(codes[:maxSeparateRefusalCauses], otherCausesName)
 	}
 	parts := make([]chartPart, len(codes))
 	for i, code := range codes {

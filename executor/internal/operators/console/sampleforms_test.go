@@ -135,9 +135,10 @@ func TestRefusedTestWithoutJavaScript(t *testing.T) {
 	r.startedBy(a)
 }
 
-// If the outcome of a test is unknown, pressing the button again repeats the same delivery. A test
-// with another payload is another delivery. If the execution itself answers with an error, the test
-// still counts as accepted.
+// TestAnswersToATestWithoutJavaScript checks the page that follows when an operator sends a test
+// request to a workflow. If the outcome is unknown, pressing the button again sends the same
+// delivery again. A test with another payload is a new delivery. A test counts as accepted even if
+// the execution itself answers with an error.
 func TestAnswersToATestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	const id = "0190a6a2-7d3c-7000-8000-000000000001"

@@ -175,7 +175,7 @@ func (c *Console) senderForm() *form {
 			if values[0] == "" {
 				return "none"
 			}
-			return quoted(values)
+			return quoteValues(values)
 		}}},
 		fieldByAPIName: map[string]string{"secrets": "secret"},
 		maxBytes:       maxSenderFormBytes,
@@ -194,7 +194,7 @@ func (c *Console) saveSender(r *http.Request, p *postedForm) (string, error) {
 	preset, _ := findPreset(presets, p.values["preset"])
 	if preset.ID != "" && p.values["of"] != preset.ID {
 		return "", &operate.Error{
-			Code:   codeConfirm,
+			Code:   codeConfirmationRequired,
 			Detail: "Not set yet: see what is asked for " + preset.Title + ", then set the sender.",
 		}
 	}

@@ -29,8 +29,8 @@ func (c *Console) workflowSettingsForm() *form {
 		name:      "settings",
 		operation: "PatchWorkflow",
 		settings: []setting{
-			{"name", []string{"name"}, quoted},
-			{"queue", []string{"queue"}, quoted},
+			{"name", []string{"name"}, quoteValues},
+			{"queue", []string{"queue"}, quoteValues},
 			{"rate limit", []string{"requests", "seconds"}, requestsAndSecondsText},
 		},
 		fieldByAPIName: map[string]string{"rateLimit": "requests"},

@@ -68,7 +68,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	for _, c := range open {
 		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
 	}
-	seen, err := e.observeShared(ctx, accounts)
+	seen, err := e.observeAcrossAccounts(ctx, accounts)
 	if err != nil {
 		return err
 	}
@@ -100,9 +100,9 @@ type crossAccountObservations struct {
 	storageByQueue map[string]subjectState
 }
 
-// observeShared makes the observations that all accounts share. It skips an observation if no
-// account has selected a kind of event that depends on it.
-func (e *Events) observeShared(
+// observeAcrossAccounts makes the observations that all accounts share. It skips an observation if
+// no account has selected a kind of event that depends on it.
+func (e *Events) observeAcrossAccounts(
 	ctx context.Context,
 	accounts []*registry.Account,
 ) (s crossAccountObservations, err error) {
@@ -316,7 +316,7 @@ func streamStorageState(
 	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
 ) (f subjectState) {
 	queue, own := stream.QueueOfStream(info.Config.Name)
-	part := usedShare(info.State.Bytes, info.Config.MaxBytes)
+	part := usedFraction(info.State.Bytes, info.Config.MaxBytes)
 	switch other := fullestTierFraction(account); {
 	case own:
 		f = storageState(part, "The stream of queue "+queue,
@@ -336,16 +336,16 @@ func streamStorageState(
 // fullestTierFraction returns the used fraction, from 0 to 1, of the fullest storage tier of the
 // NATS account.
 func fullestTierFraction(account *jetstream.AccountInfo) float64 {
-	part := usedShare(account.Store, account.Limits.MaxStore)
+	part := usedFraction(account.Store, account.Limits.MaxStore)
 	for _, tier := range account.Tiers {
-		part = max(part, usedShare(tier.Store, tier.Limits.MaxStore))
+		part = max(part, usedFraction(tier.Store, tier.Limits.MaxStore))
 	}
 	return part
 }
 
-// usedShare returns bytes as a fraction of limit. A limit of zero or less means no limit; the
+// usedFraction returns bytes as a fraction of limit. A limit of zero or less means no limit; the
 // fraction is then 0.
-func usedShare(bytes uint64, limit int64) float64 {
+func usedFraction(bytes uint64, limit int64) float64 {
 	if limit <= 0 {
 		return 0
 	}

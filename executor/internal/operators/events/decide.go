@@ -110,7 +110,7 @@ func (e *Events) decideEvents(
 			waiting = append(waiting, g)
 		}
 		for _, causes := range parts {
-			events = append(events, eventOf(now, causes, target))
+			events = append(events, newEvent(now, causes, target))
 			for _, c := range causes {
 				used = append(used, c.ID)
 			}
@@ -164,9 +164,9 @@ func encodeInput(input ExecutionInput) string {
 	return strings.TrimSpace(text.String())
 }
 
-// eventOf returns the event that reports the given causes. All of them must have the same account
+// newEvent returns the event that reports the given causes. All of them must have the same account
 // and kind, and the oldest must come first. target is the workflow that the event starts.
-func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
+func newEvent(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
 	input := ExecutionInput{
 		Kind:        last.Kind,

@@ -282,7 +282,7 @@ func (r *rig) decided(workflowID string, n int, at time.Time) {
 			used = append(used, c.ID)
 		}
 		for i := range n {
-			made = append(made, eventOf(at, []store.EventCause{{
+			made = append(made, newEvent(at, []store.EventCause{{
 				ID:        fmt.Sprint(workflowID, " ", i),
 				AccountID: w.Record.AccountID,
 				Kind:      registry.EventExecutionFailed,
@@ -385,7 +385,7 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 		}
 		w, _, err := r.PutWorkflow(t.Context(), spec)
 		r.check(err)
-		stuck = append(stuck, eventOf(at, []store.EventCause{{
+		stuck = append(stuck, newEvent(at, []store.EventCause{{
 			ID: spec.ID, AccountID: spec.AccountID, Kind: registry.EventExecutionFailed, At: at,
 		}}, w))
 	}
@@ -545,7 +545,7 @@ func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
 		causes[:1], causes[1:2], causes[:2], causes, causes[1:], {causes[0], causes[2]},
 	} {
 		target := &registry.Workflow{ID: "alerts"}
-		event, again := eventOf(time.Now(), group, target), eventOf(time.Now(), group, target)
+		event, again := newEvent(time.Now(), group, target), newEvent(time.Now(), group, target)
 		if j, known := seen[event.ID]; known {
 			t.Errorf("the groups %d and %d have the ID %q", j, i, event.ID)
 		}

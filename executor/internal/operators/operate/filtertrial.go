@@ -68,7 +68,7 @@ type FilterableField struct {
 // depth to which it looks for fields in JSON.
 const (
 	maxTriedRequests  = 20
-	maxSeenFields     = 40
+	maxListedFields   = 40
 	maxValuesPerField = 6
 	maxValueBytes     = 60
 	maxFieldDepth     = 5
@@ -319,7 +319,7 @@ var (
 // event. Earlier words give a field a higher rank.
 var eventWords = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// mostUsefulFields returns at most maxSeenFields fields of requests (headers, query and form
+// mostUsefulFields returns at most maxListedFields fields of requests (headers, query and form
 // parameters, JSON pointers) with their most frequent values. Fields that are most useful in a
 // filter come first.
 func (p fieldValueCounts) mostUsefulFields() []FilterableField {
@@ -341,7 +341,7 @@ func (p fieldValueCounts) mostUsefulFields() []FilterableField {
 	slices.SortFunc(all, func(a, b FilterableField) int {
 		return cmp.Or(rank[b.Place]-rank[a.Place], strings.Compare(a.Place, b.Place))
 	})
-	return all[:min(len(all), maxSeenFields)]
+	return all[:min(len(all), maxListedFields)]
 }
 
 // usefulness returns how useful a field is for a filter. The result is higher if the field's name

@@ -94,10 +94,10 @@ var operations = []Operation{
 	{"Size", "get-size", RoleAdmin},
 }
 
-// roleByName and roleByID map the names and the IDs of the operations to their roles.
+// roleByName and roleByRouteID map the names and the IDs of the operations to their roles.
 var (
-	roleByName = rolesBy(func(o Operation) string { return o.Name })
-	roleByID   = rolesBy(func(o Operation) string { return o.RouteID })
+	roleByName    = rolesBy(func(o Operation) string { return o.Name })
+	roleByRouteID = rolesBy(func(o Operation) string { return o.RouteID })
 )
 
 func rolesBy(key func(Operation) string) map[string]Role {
@@ -123,6 +123,6 @@ func RoleOfOperation(name string) (Role, bool) {
 // RoleOfRoute returns the lowest role that may call the API's route with the given operationId. Its
 // second result is false if no operation has that ID.
 func RoleOfRoute(id string) (Role, bool) {
-	least, ok := roleByID[id]
+	least, ok := roleByRouteID[id]
 	return least, ok
 }

@@ -1095,7 +1095,7 @@ func TestAMoveAfterAnIngressWasKilled(t *testing.T) {
 	server := natstest.StartCluster(t, 3).Node(0)
 	f := start(t, server.Connect(t))
 	f.workflow("wf", "q")
-	link := server.NewLink(t)
+	link := server.NewProxy(t)
 	killed, err := nats.Connect(link.URL())
 	if err != nil {
 		t.Fatal(err)

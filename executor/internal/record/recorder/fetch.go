@@ -36,7 +36,7 @@ const maxStartBacklog = 2_000
 // was a delay.
 func (r *Recorder) delayReportFetch(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.streamName); from.streamName != p.reports ||
-		r.undeliveredStarts.Load(p.starts) <= maxStartBacklog {
+		r.startBacklogs.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
 	retry.Sleep(ctx, 10*time.Millisecond)
@@ -294,7 +294,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		return
 	}
 	if from.isStartStream() {
-		r.undeliveredStarts.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
+		r.startBacklogs.Store(from.streamName, numPendingAfter(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
 		messages[i] = fetchedMsg{msg, from.streamIdentity}
@@ -306,7 +306,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(stream.Unacknowledged(info))
 	if from.isStartStream() {
-		r.undeliveredStarts.Store(from.streamName, info.NumPending)
+		r.startBacklogs.Store(from.streamName, info.NumPending)
 		r.metrics.startLag.WithLabelValues(from.streamName).Set(waiting)
 	} else {
 		r.metrics.progressLag.WithLabelValues(from.streamName).Set(waiting)

@@ -76,17 +76,17 @@ var (
 func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
-	pass := lostSearch{windowLength: firstLostWindow}
+	search := lostSearch{windowLength: firstLostWindow}
 	var lastLogged time.Time
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.intervals.lostSearchDelay)
 		every := time.Hour
-		pass.begin(time.Now(), r.oldestLateAcceptance.take())
+		search.begin(time.Now(), r.oldestLateAcceptance.take())
 		for ctx.Err() == nil {
 			if r.fullSearchDue.Swap(false) {
-				pass.beginFull(time.Now())
+				search.beginFull(time.Now())
 			}
-			maxAge, err := r.endLostOnce(ctx, &pass)
+			maxAge, err := r.endLostOnce(ctx, &search)
 			if err == nil {
 				every = r.intervals.lostSearchInterval(maxAge)
 				break
@@ -112,29 +112,29 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 }
 
 // endLostOnce makes one search for executions that no runner will end, and marks them as failed.
-// pass holds the state of the search: after an error, call endLostOnce again with the same pass,
-// and the search continues where it stopped. Executions that were accepted within the last
+// search holds the state of the search: after an error, call endLostOnce again with the same
+// search, and the search continues where it stopped. Executions that were accepted within the last
 // lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
 // messages. It is 0 if a stream could not be read at some point of the search. The next search then
 // begins soon, and reads the executions that this one ignored.
 func (r *Recorder) endLostOnce(
-	ctx context.Context, pass *lostSearch,
+	ctx context.Context, search *lostSearch,
 ) (maxAge time.Duration, err error) {
 	until := time.Now().Add(-r.intervals.lostRecheckDelay)
-	streams, err := r.readStartStreams(ctx, pass)
+	streams, err := r.readStartStreams(ctx, search)
 	if err != nil {
 		return 0, err
 	}
-	if pass.startAt.IsZero() {
+	if search.startAt.IsZero() {
 		if r.config.SkippedConsumers != nil {
-			if pass.skippedConsumers, err = r.config.SkippedConsumers(); err != nil {
+			if search.skippedConsumers, err = r.config.SkippedConsumers(); err != nil {
 				return 0, err
 			}
 		}
-		pass.startAt, pass.readDownTo = until, until
+		search.startAt, search.readDownTo = until, until
 	}
 	for {
-		filter := store.RecordFilter{Since: pass.stopAt, Until: pass.readDownTo}
+		filter := store.RecordFilter{Since: search.stopAt, Until: search.readDownTo}
 		newest, err := r.store.List(ctx, filter, store.RecordPosition{}, 1)
 		if err != nil {
 			return 0, err
@@ -142,27 +142,27 @@ func (r *Recorder) endLostOnce(
 		if len(newest) == 0 {
 			break
 		}
-		window := pass.nextWindow(newest[0].AcceptedAt)
-		found, slowest, err := r.findLostCandidates(ctx, streams, pass, window)
-		pass.adjustWindowLength(slowest, err)
+		window := search.nextWindow(newest[0].AcceptedAt)
+		found, slowest, err := r.findLostCandidates(ctx, streams, search, window)
+		search.adjustWindowLength(slowest, err)
 		if err == nil && len(found) > 0 {
-			streams, err = r.recheckAndEndLost(ctx, pass, found)
+			streams, err = r.recheckAndEndLost(ctx, search, found)
 		}
 		if err != nil {
 			return 0, err
 		}
-		pass.readDownTo = window.Since
+		search.readDownTo = window.Since
 		retry.Sleep(ctx, slowest) // leave half of the time to other users of the database
 	}
-	for ; len(pass.skippedConsumers) > 0; pass.skippedConsumers = pass.skippedConsumers[1:] {
-		if consumer := pass.skippedConsumers[0]; !pass.unreadStreams[consumer.Stream] {
+	for ; len(search.skippedConsumers) > 0; search.skippedConsumers = search.skippedConsumers[1:] {
+		if consumer := search.skippedConsumers[0]; !search.unreadStreams[consumer.Stream] {
 			if err := r.config.OnRedelivered(consumer); err != nil {
 				return 0, err
 			}
 		}
 	}
-	pass.end()
-	if len(pass.unreadStreams) > 0 {
+	search.end()
+	if len(search.unreadStreams) > 0 {
 		return 0, nil
 	}
 	return streams.shortestMaxAge(), nil
@@ -173,12 +173,12 @@ func (r *Recorder) endLostOnce(
 // some of them after all. It returns the streams of start messages, which it has read again, with
 // their groups of runners.
 func (r *Recorder) recheckAndEndLost(
-	ctx context.Context, pass *lostSearch, found []lostCandidate,
+	ctx context.Context, search *lostSearch, found []lostCandidate,
 ) (startStreams, error) {
 	retry.Sleep(ctx, r.intervals.lostRecheckDelay)
 	// Read the streams again: since they were last read, a queue's own stream may have been
 	// created, or a group of runners may have begun.
-	streams, err := r.readStartStreams(ctx, pass)
+	streams, err := r.readStartStreams(ctx, search)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (r *Recorder) recheckAndEndLost(
 	if err != nil {
 		return nil, err
 	}
-	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, pass.skippedConsumers,
+	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, search.skippedConsumers,
 		byReason[endReasonUnreported])
 	if err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (r *Recorder) recheckAndEndLost(
 }
 
 // readStartStreams returns the streams of start messages that currently exist, with their groups of
-// runners. It adds those that could not be read to pass.unreadStreams.
-func (r *Recorder) readStartStreams(ctx context.Context, pass *lostSearch) (startStreams, error) {
+// runners. It adds those that could not be read to search.unreadStreams.
+func (r *Recorder) readStartStreams(ctx context.Context, search *lostSearch) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
 		err = r.readRunnerGroups(ctx, streams)
@@ -211,7 +211,7 @@ func (r *Recorder) readStartStreams(ctx context.Context, pass *lostSearch) (star
 	}
 	for name, at := range streams {
 		if at.err != nil {
-			pass.unreadStreams[name] = true
+			search.unreadStreams[name] = true
 		}
 	}
 	return streams, nil
@@ -356,7 +356,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 // findLostCandidates returns the executions that were accepted within a window, have not ended, and
 // will not be ended by any runner. It also returns the duration of the slowest query.
 func (r *Recorder) findLostCandidates(
-	ctx context.Context, streams startStreams, pass *lostSearch, window store.RecordFilter,
+	ctx context.Context, streams startStreams, search *lostSearch, window store.RecordFilter,
 ) (found []lostCandidate, slowest time.Duration, err error) {
 	const page = 500
 	for _, window.Status = range []execution.Status{execution.Queued, execution.Running} {
@@ -371,7 +371,7 @@ func (r *Recorder) findLostCandidates(
 			candidates := make([]lostCandidate, 0, len(records))
 			for _, record := range records {
 				after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				pass.noteUnfinished(record.AcceptedAt)
+				search.noteUnfinished(record.AcceptedAt)
 				candidates = append(candidates, newLostCandidate(record))
 			}
 			byReason, err := r.groupByEndReason(ctx, streams, candidates)

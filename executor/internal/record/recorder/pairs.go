@@ -73,7 +73,7 @@ func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
 	r.lastAcked.forgetStream(name)
 	r.databaseRecovery.forgetStream(name)
-	r.undeliveredStarts.Delete(pairOfStream(name).starts)
+	r.startBacklogs.Delete(pairOfStream(name).starts)
 }
 
 // maxFetchPerStream returns how many messages may be fetched from one stream at a time, and their

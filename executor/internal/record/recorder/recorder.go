@@ -123,9 +123,9 @@ type Recorder struct {
 	fullSearchDue        atomic.Bool
 	oldestLateAcceptance oldestLateAcceptance
 	recoveryStarted      chan struct{} // a value signals the start of a recovery; buffer size 1
-	// undeliveredStarts holds the number of undelivered messages in each stream of start messages.
-	undeliveredStarts undeliveredCounts
-	streamCount       atomic.Int64 // number of streams being followed
+	// startBacklogs holds the number of undelivered messages in each stream of start messages.
+	startBacklogs undeliveredCounts
+	streamCount   atomic.Int64 // number of streams being followed
 }
 
 // intervals holds the durations that tests shorten. defaultIntervals returns the ones for
@@ -226,7 +226,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		r.recordBatch(recording, messages)
 		if r.config.PublishingRequests != nil {
 			waiting := max(numPendingAfter(messages[len(messages)-1]),
-				r.undeliveredStarts.largestOwnBacklog())
+				r.startBacklogs.largestOwnBacklog())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}

@@ -79,10 +79,10 @@ func recordArrays(
 		text(func(r store.Record) string { return r.RequeuedAs }),
 		mapSlice(records, func(r store.Record) *time.Time { return nullableTime(r.DismissedAt) }),
 		mapSlice(records, func(r store.Record) *int64 {
-			return microsSince(r.AcceptedAt, r.StartedAt)
+			return microsBetween(r.AcceptedAt, r.StartedAt)
 		}),
 		mapSlice(records, func(r store.Record) *int64 {
-			return microsSince(r.AcceptedAt, r.FinishedAt)
+			return microsBetween(r.AcceptedAt, r.FinishedAt)
 		}),
 		text(func(r store.Record) string { return r.Error }),
 		mapSlice(records, func(r store.Record) []byte { return r.Output }),
@@ -121,10 +121,10 @@ func stateUpdateArgs(updates []store.StateUpdate, accepted map[string]time.Time)
 		mapSlice(updates,
 			func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
 		mapSlice(updates, func(m store.StateUpdate) *int64 {
-			return microsSince(accepted[m.ID], m.StartedAt)
+			return microsBetween(accepted[m.ID], m.StartedAt)
 		}),
 		mapSlice(updates, func(m store.StateUpdate) *int64 {
-			return microsSince(accepted[m.ID], m.FinishedAt)
+			return microsBetween(accepted[m.ID], m.FinishedAt)
 		}),
 		mapSlice(updates, func(m store.StateUpdate) string { return m.Error }),
 		mapSlice(updates, func(m store.StateUpdate) []byte { return m.Output }),
@@ -172,8 +172,8 @@ func nullableTime(t time.Time) *time.Time {
 	return &t
 }
 
-// microsSince returns the number of microseconds from begin to t, or nil if t is zero.
-func microsSince(begin, t time.Time) *int64 {
+// microsBetween returns the number of microseconds from begin to t, or nil if t is zero.
+func microsBetween(begin, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}

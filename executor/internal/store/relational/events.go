@@ -69,9 +69,9 @@ func collectInTx[T any](
 	return found, err
 }
 
-// oldestCauses returns up to MaxCausesPerDecision of the oldest causes, except those of the groups
-// in except. The query goes from group to group through an index. It never reads the causes of the
-// excluded groups, which may be very many.
+// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, except those that belong to
+// the groups in except. The query reads the index one group at a time, so it does not read the
+// causes of the excluded groups, of which there may be many.
 func oldestCauses(
 	ctx context.Context, tx Tx, except []store.CauseGroup,
 ) ([]store.EventCause, error) {

@@ -54,7 +54,7 @@ func (s *Store) whereOrigin(
 	default:
 		choose := s.dialect.HasStatistics
 		if !choose {
-			if choose, err = s.haveFewEnoughToSort(ctx, what, filter, workflows); err != nil {
+			if choose, err = s.fewEnoughToSort(ctx, what, filter, workflows); err != nil {
 				return err
 			}
 		}
@@ -98,10 +98,10 @@ func (s *Store) findOrigins(
 	return origins, workflows, err
 }
 
-// haveFewEnoughToSort reports whether the workflows have at most maxSortedRecords records in the
+// fewEnoughToSort reports whether the workflows have at most maxSortedRecords records in the
 // filter's time range, which are few enough for a query to read and sort all of them. It reads only
 // an index.
-func (s *Store) haveFewEnoughToSort(
+func (s *Store) fewEnoughToSort(
 	ctx context.Context, what string, filter store.RecordFilter, workflows []int64,
 ) (bool, error) {
 	var where Where

@@ -114,7 +114,7 @@ func (s *Store) queryRecords(
 		return s.db.Read(ctx, what, row, query, args...)
 	}
 	if err := read(ctx, func(row Row) error {
-		r, origin, err := scan(row)
+		r, origin, err := scanRecord(row)
 		found, origins = append(found, r), append(origins, origin)
 		return err
 	}, SelectRecords+condition, args...); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.B
 	var records []store.Record
 	var origins []int64
 	return from.QueryInPages(ctx, func(row Row) error {
-		r, origin, err := scan(row)
+		r, origin, err := scanRecord(row)
 		records, origins = append(records, r), append(origins, origin)
 		return err
 	}, func() error {

@@ -45,9 +45,9 @@ func FitsShortForm(r store.Record, computed bool) bool {
 		r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
-// scan reads a record. It leaves the fields of the record's origin zero, and returns the origin's
-// row number.
-func scan(row Row) (r store.Record, origin int64, err error) {
+// scanRecord reads a record. It leaves the fields of the record's origin zero, and returns the
+// origin's row number.
+func scanRecord(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte
 		status, recordedAfter                                 int64

@@ -46,9 +46,10 @@ func BenchmarkApply(b *testing.B) {
 			) error {
 				return transact(ctx, bare, func(tx *sql.Tx) error {
 					return execEach(ctx, tx,
-						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longColumnCount-1)+`?)`,
+						`INSERT INTO bare VALUES (`+
+							strings.Repeat("?, ", fullFormColumnCount-1)+`?)`,
 						records, func(r store.Record) []any {
-							return appendLongColumns(nil, r, relational.OriginRowIDs{
+							return appendFullFormColumns(nil, r, relational.OriginRowIDs{
 								Workflow: 1,
 								Origin:   1,
 							},

@@ -27,7 +27,7 @@ type inserter struct {
 
 var (
 	shortColumnsInserter = inserter{shortFormColumns, shortColumnCount, appendShortColumns}
-	allColumnsInserter   = inserter{fullFormColumns, longColumnCount, appendLongColumns}
+	allColumnsInserter   = inserter{fullFormColumns, fullFormColumnCount, appendFullFormColumns}
 )
 
 // insert inserts records in order and returns how many were new. It leaves records with an existing

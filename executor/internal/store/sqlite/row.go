@@ -15,8 +15,8 @@ const (
 	fullFormColumns = shortFormColumns +
 		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
 		`finished_after, error, output, attempts, cancel_requested_at`
-	shortColumnCount = 10
-	longColumnCount  = 21
+	shortColumnCount    = 10
+	fullFormColumnCount = 21
 )
 
 // appendShortColumns appends the values that r has in shortFormColumns to values.
@@ -37,8 +37,8 @@ func appendShortColumns(
 		store.StoredSequence(r.StreamSequence), content, delivery)
 }
 
-// appendLongColumns appends the values that r has in fullFormColumns to values.
-func appendLongColumns(
+// appendFullFormColumns appends the values that r has in fullFormColumns to values.
+func appendFullFormColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
 	other := r.DeliveryID
@@ -47,8 +47,8 @@ func appendLongColumns(
 	}
 	return append(appendShortColumns(values, r, numbers, computedID), textOrNull(other),
 		textOrNull(r.RerunOf), textOrNull(r.ReplayOf), textOrNull(r.RequeuedAs),
-		nullableMicros(r.DismissedAt), microsSince(r.AcceptedAt, r.StartedAt),
-		microsSince(r.AcceptedAt, r.FinishedAt), textOrNull(r.Error), blobOrNull(r.Output),
+		nullableMicros(r.DismissedAt), microsBetween(r.AcceptedAt, r.StartedAt),
+		microsBetween(r.AcceptedAt, r.FinishedAt), textOrNull(r.Error), blobOrNull(r.Output),
 		countOrNull(r.Attempts), nullableMicros(r.CancelRequestedAt))
 }
 
@@ -76,9 +76,9 @@ func countOrNull(n int) any {
 	return int64(n)
 }
 
-// microsSince returns the number of microseconds from begin to t, or nil if t is zero. nil is
+// microsBetween returns the number of microseconds from begin to t, or nil if t is zero. nil is
 // stored as NULL.
-func microsSince(begin, t time.Time) any {
+func microsBetween(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}

@@ -132,9 +132,9 @@ type session struct {
 	now              func() time.Time
 }
 
-// needsNoAPI reports whether a command works without the operators' API. Such a command needs no
-// admin token.
-func needsNoAPI(command string) bool {
+// worksWithoutAPI reports whether a command works without the operators' API. Such a command needs
+// no admin token.
+func worksWithoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") ||
 		strings.HasPrefix(command, "admin stream") ||
@@ -146,7 +146,7 @@ func (f *commandLine) newSession(
 	ctx context.Context, std StdStreams, command string,
 ) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
-	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
+	if token == "" && !worksWithoutAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setTokenHint}
 	}
 	at, err := url.Parse(f.APIURL)

@@ -81,9 +81,9 @@ type RetainedAmount struct {
 	AccumulatedDays float64
 }
 
-// AmountAfter returns the amount after a number of days. This is the part of the current amount
-// that has not expired by then, plus everything that arrives until then and has not expired either.
-// It assumes that the current amount arrived evenly.
+// AmountAfter returns the amount that will be stored after the given number of days: what is left
+// of the current amount, plus what arrives until then and has not expired. It assumes that the
+// current amount arrived at a constant rate.
 func (h RetainedAmount) AmountAfter(days float64) float64 {
 	left, begin := h.CurrentAmount, 0.0
 	if h.KeepDays > 0 {

@@ -1,4 +1,4 @@
-package link_test
+package proxy_test
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/embednats/proxy"
 )
 
-// A link forwards bytes. After Silence, it holds them back until Heal. Cut closes its connections,
+// A proxy forwards bytes. After Silence, it holds them back until Heal. Cut closes its connections,
 // and makes it refuse new ones until Heal.
-func TestLink(t *testing.T) {
+func TestProxy(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -28,14 +28,14 @@ func TestLink(t *testing.T) {
 			go func() { _, _ = io.Copy(conn, conn) }()
 		}
 	}()
-	l, err := link.New(echo.Addr().String())
+	p, err := proxy.New(echo.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer p.Close()
 	dial := func() net.Conn {
 		t.Helper()
-		conn, err := net.Dial("tcp", l.Addr())
+		conn, err := net.Dial("tcp", p.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,42 +56,42 @@ func TestLink(t *testing.T) {
 	if err := ping(conn, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	l.Silence()
+	p.Silence()
 	if err := ping(conn, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("while it is silent: %v", err)
 	}
-	l.Heal()
+	p.Heal()
 	if err := read(conn, 10*time.Second); err != nil {
 		t.Errorf("what was sent in the silence did not come after it: %v", err)
 	}
-	l.Cut()
+	p.Cut()
 	if err := ping(conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection of before the cut: %v", err)
 	}
 	if err := ping(dial(), 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection during the cut: %v", err)
 	}
-	l.Heal()
+	p.Heal()
 	if err := ping(dial(), 10*time.Second); err != nil {
 		t.Errorf("after the cut: %v", err)
 	}
 }
 
 // If the client or the server closes its connection, the other side reads EOF, even if nothing was
-// ever sent through the link.
+// ever sent through the proxy.
 func TestLinkForwardsTheEnd(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	l, err := link.New(listener.Addr().String())
+	p, err := proxy.New(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer p.Close()
 	for _, clientCloses := range []bool{true, false} {
-		closes, reads := pairThrough(t, l, listener)
+		closes, reads := pairThrough(t, p, listener)
 		if !clientCloses {
 			closes, reads = reads, closes
 		}
@@ -107,9 +107,9 @@ func TestLinkForwardsTheEnd(t *testing.T) {
 }
 
 // pairThrough returns both ends of a new connection through l to listener.
-func pairThrough(t *testing.T, l *link.Link, listener net.Listener) (client, server net.Conn) {
+func pairThrough(t *testing.T, p *proxy.Proxy, listener net.Listener) (client, server net.Conn) {
 	t.Helper()
-	client, err := net.Dial("tcp", l.Addr())
+	client, err := net.Dial("tcp", p.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
