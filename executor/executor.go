@@ -65,11 +65,11 @@ func Run(ctx context.Context, c Config) error {
 	}
 	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
 		e := &executor{
-			Service:   s,
-			config:    c,
-			plans:     plans,
-			keys:      keys,
-			directory: edit.NewDirectory(keys),
+			Service:       s,
+			config:        c,
+			plans:         plans,
+			keys:          keys,
+			registryIndex: edit.NewRegistryIndex(keys),
 		}
 		return e.run(ctx)
 	})
@@ -94,13 +94,13 @@ func (c *Config) service() service.Config {
 // another, and these fill in the fields.
 type executor struct {
 	*service.Service
-	config    Config
-	plans     registry.Plans
-	keys      *seal.Keys
-	directory *edit.Directory // the registry's records, in memory
+	config        Config
+	plans         registry.Plans
+	keys          *seal.Keys
+	registryIndex *edit.RegistryIndex // the registry's records, in memory
 
 	records        store.Store
-	follower       *consistency.Follower   // applies the registry's changes to directory
+	follower       *consistency.Follower   // applies the registry's changes to registryIndex
 	membership     *consistency.Membership // tracks the processes that follow the registry
 	databaseCopy   *databasecopy.RegistryCopy
 	mirrorMonitor  *edit.MirrorMonitor // nil without --registry-copy
@@ -184,7 +184,7 @@ func (e *executor) connect(ctx context.Context) error {
 // followRegistry loads the registry and announces this process to the other processes. From then
 // on, no process confirms a change to the registry before this process has applied the change.
 func (e *executor) followRegistry(ctx context.Context) (err error) {
-	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.directory, e.Log); err != nil {
+	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.registryIndex, e.Log); err != nil {
 		return err
 	}
 	e.Add(e.follower.Stop)
@@ -246,17 +246,17 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(ctx, edit.Config{
-		JetStream:    e.JetStream,
-		Directory:    e.directory,
-		Follower:     e.follower,
-		Lease:        lease,
-		Membership:   e.membership,
-		Keys:         e.keys,
-		DatabaseCopy: e.databaseCopy,
+		JetStream:     e.JetStream,
+		RegistryIndex: e.registryIndex,
+		Follower:      e.follower,
+		Lease:         lease,
+		Membership:    e.membership,
+		Keys:          e.keys,
+		DatabaseCopy:  e.databaseCopy,
 	}); err != nil {
 		return err
 	}
-	if n, why := e.directory.UnusableSenders(); n > 0 {
+	if n, why := e.registryIndex.UnusableSenders(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
 			"--secrets-key-file has the key, or the sender is set anew")
@@ -274,7 +274,7 @@ func (e *executor) putPlans(ctx context.Context) error {
 	if err := putPlansWithRetry(ctx, e.editor, e.plans); err != nil {
 		return err
 	}
-	warnOfMissingPlans(e.directory, e.plans, e.Log)
+	warnOfMissingPlans(e.registryIndex, e.plans, e.Log)
 	return nil
 }
 
@@ -298,8 +298,8 @@ func (e *executor) prepareWatchers(ctx context.Context) (err error) {
 	if e.queueWatcher, err = queues.New(queues.Config{
 		Conn:             e.NATS,
 		JetStream:        e.JetStream,
-		QueueNames:       e.directory.Queues,
-		Settings:         e.directory.QueueSettings,
+		QueueNames:       e.registryIndex.Queues,
+		Settings:         e.registryIndex.QueueSettings,
 		RecorderConsumer: stream.RecorderConsumer,
 	}); err != nil {
 		return err
@@ -317,13 +317,13 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
+	e.keyring = operate.NewKeyring(e.editor, e.registryIndex, e.records, e.Log)
 	e.queueMover = queuestreams.New(queuestreams.Config{
-		JetStream: e.JetStream,
-		Editor:    e.editor,
-		Directory: e.directory,
-		Settings:  c.streamSettings(),
-		Log:       e.Log,
+		JetStream:     e.JetStream,
+		Editor:        e.editor,
+		RegistryIndex: e.registryIndex,
+		Settings:      c.streamSettings(),
+		Log:           e.Log,
 	})
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_queue_move_seconds",
@@ -331,15 +331,15 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	}, func() float64 { return e.queueMover.LongestMove().Seconds() }))
 	e.Go(ctx, e.queueMover.Run)
 	calls := operate.New(operate.Config{
-		StreamMover: e.queueMover,
-		Editor:      e.editor,
-		Directory:   e.directory,
-		Membership:  e.membership,
-		Store:       e.records,
-		JetStream:   e.JetStream,
-		Queues:      e.queueWatcher,
-		Changes:     e.changeNotifier,
-		Keyring:     e.keyring,
+		StreamMover:   e.queueMover,
+		Editor:        e.editor,
+		RegistryIndex: e.registryIndex,
+		Membership:    e.membership,
+		Store:         e.records,
+		JetStream:     e.JetStream,
+		Queues:        e.queueWatcher,
+		Changes:       e.changeNotifier,
+		Keyring:       e.keyring,
 		AwaitAuditLog: func(ctx context.Context) {
 			auditor.AwaitAudited(ctx, e.JetStream)
 			recorder.AwaitRecorded(ctx, e.JetStream)
@@ -386,13 +386,13 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 // SetFailureCause, which must precede the recorder's first transaction.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
-		Store:                  e.records,
-		Directory:              e.directory,
-		JetStream:              e.JetStream,
-		Queues:                 e.queueWatcher,
-		ExecutorID:             uuid.NewString(),
-		DirectoryComplete:      func() bool { return e.databaseCopy.UnusableReason() == nil },
-		EnsureDirectoryCurrent: e.editor.EnsureCurrent,
+		Store:                      e.records,
+		RegistryIndex:              e.registryIndex,
+		JetStream:                  e.JetStream,
+		Queues:                     e.queueWatcher,
+		ExecutorID:                 uuid.NewString(),
+		RegistryIndexComplete:      func() bool { return e.databaseCopy.UnusableReason() == nil },
+		EnsureRegistryIndexCurrent: e.editor.EnsureCurrent,
 		AwaitRecorded: func(ctx context.Context, queue string) {
 			recorder.AwaitQueueRecorded(ctx, e.JetStream, queue)
 		},
@@ -440,7 +440,7 @@ func (e *executor) workflowInAccountSince(
 	if err := e.editor.EnsureCurrent(ctx); err != nil {
 		return at, false, err
 	}
-	w, ok := e.directory.Workflow(id)
+	w, ok := e.registryIndex.Workflow(id)
 	if !ok {
 		return at, false, nil
 	}
@@ -449,7 +449,7 @@ func (e *executor) workflowInAccountSince(
 
 // accountOf returns the account of a workflow, or "" if there is no such workflow.
 func (e *executor) accountOf(workflowID string) string {
-	w, ok := e.directory.Workflow(workflowID)
+	w, ok := e.registryIndex.Workflow(workflowID)
 	if !ok {
 		return ""
 	}
@@ -491,7 +491,7 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	}
 	e.Go(ctx, func(ctx context.Context) {
 		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {
-			if e.databaseCopy.UnusableReason() != nil || e.directory.Plans().Record != nil {
+			if e.databaseCopy.UnusableReason() != nil || e.registryIndex.Plans().Record != nil {
 				return nil //nolint:nilerr // restorePlansPeriodically tries again
 			}
 			return putPlansWithRetry(ctx, e.editor, e.plans) // a backup has been restored

@@ -54,9 +54,9 @@ func putPlansWithRetry(ctx context.Context, editor *edit.Editor, plans registry.
 
 // warnOfMissingPlans logs a warning with the number of accounts whose plan is not in the catalog.
 // Without it, an operator would not notice that a plan was omitted by mistake.
-func warnOfMissingPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
+func warnOfMissingPlans(index *edit.RegistryIndex, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
-	for _, account := range directory.Accounts("", math.MaxInt) {
+	for _, account := range index.Accounts("", math.MaxInt) {
 		if plans.Find(account.Plan) == nil {
 			lost[account.Plan]++
 		}

@@ -34,8 +34,9 @@ func (b *buffers) reset() {
 	clear(b.headers)
 }
 
-// detach returns b's buffers and gives b empty ones. Call it only if the request no longer needs
-// the contents of the old buffers, because the caller may pass them on to other requests.
+// detach takes the buffers out of b and leaves empty ones in their place, so that the old ones can
+// return to the pool while the request still runs. Call it only if the request no longer needs
+// their contents.
 func (b *buffers) detach() buffers {
 	own := *b
 	*b = newBuffers()

@@ -54,7 +54,7 @@ func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 
 func (f *fixture) phase(queue string, phase registry.StreamPhase) {
 	f.t.Helper()
-	q, ok := f.Directory.Queue(queue)
+	q, ok := f.RegistryIndex.Queue(queue)
 	if !ok {
 		f.t.Fatal("no such queue")
 	}

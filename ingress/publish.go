@@ -204,8 +204,9 @@ func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission
 // a server takes to restart, or a cluster to elect a leader.
 const retryAfterUnavailable = 2 * time.Second
 
-// publish publishes the message of a delivery and maps an error of the stream to a refusal. id is
-// the message's execution ID. encodeErr is the error from encoding the message, or nil.
+// publish publishes the message of a delivery, and turns a failure into a refusal. id is the
+// message's execution ID. If encodeErr, the error from encoding the message, is not nil, publish
+// publishes nothing and refuses the delivery.
 func (h *handler) publish(
 	d *delivery, id string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// An execution's page that stays open shows the progress of the execution until it has ended.
+// A page that is left open on an execution updates itself until the execution has ended.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

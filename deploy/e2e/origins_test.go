@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// A page of another site reads and watches executions with a key that is valid for an hour, as
-// described in deploy/docs/access.md. This works only if the origin of the page is configured.
+// TestAPageOfAnotherSite checks that a page from another origin can read and watch executions with
+// a key that is valid for an hour, as described in deploy/docs/access.md, and that it can do so
+// only if its origin is configured.
 func TestAPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t,

@@ -218,10 +218,11 @@ func notReady(ops string) string {
 	return text
 }
 
-// A rolling upgrade to a version with an incompatible migration loses no execution, puts no message
-// aside and runs no execution twice. With each database, the test upgrades either the executors or
-// the ingresses first, and hookstart run in between. It kills new ingresses and executors shortly
-// after their start. Some of the executors are then still migrating the database.
+// TestUpgrade checks that a rolling upgrade to a version with an incompatible migration loses no
+// execution, puts no message aside and runs no execution twice. With each database, it upgrades the
+// executors, then the runner (the command "hookstart run"), then the ingresses, and another
+// installation in the reverse order. It kills new ingresses and executors shortly after they start,
+// some of the executors while they still migrate the database.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),

@@ -16,17 +16,17 @@ func hookstartCommand() string {
 	if err != nil || err2 != nil {
 		return hookstartProgramName
 	}
-	return hookstartCommandBeside(executable, folder)
+	return hookstartShellCommand(executable, folder)
 }
 
 const hookstartProgramName = "hookstart"
 
-// hookstartCommandBeside returns the command with which a user runs the program hookstart that is
-// in the same folder as executable. folder is the user's current folder. The command is that
+// hookstartShellCommand returns the command with which a user runs the program hookstart that is
+// in the same folder as executable, if it is entered in currentFolder. The command is that
 // program's path, quoted for a shell if necessary, or just the name hookstart if the PATH leads to
 // the same program. It is also just the name if there is no hookstart in that folder, as in the
 // container image.
-func hookstartCommandBeside(executable, folder string) string {
+func hookstartShellCommand(executable, currentFolder string) string {
 	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)
 	if err != nil || beside.IsDir() {
@@ -37,7 +37,7 @@ func hookstartCommandBeside(executable, folder string) string {
 			return hookstartProgramName
 		}
 	}
-	if relative, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(relative) {
+	if relative, err := filepath.Rel(currentFolder, path); err == nil && filepath.IsLocal(relative) {
 		if path = relative; path == hookstartProgramName {
 			path = "./" + path
 		}

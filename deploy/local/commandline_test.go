@@ -38,7 +38,7 @@ func TestCommandLineCanBeTyped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", filepath.Join(root, c.path))
-			if got := hookstartCommandBeside(filepath.Join(root, c.executable, "hookstart-local"),
+			if got := hookstartShellCommand(filepath.Join(root, c.executable, "hookstart-local"),
 				filepath.Join(root, c.folder)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

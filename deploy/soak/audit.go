@@ -228,10 +228,10 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 // nodeDiskWasFull reports whether the disk of a NATS node was full around the time at which a
 // delivery was sent. Such a node's replica of a stream may lack the latest messages, because they
 // could not be written. If the node also leads the runners' consumer, the consumer may skip these
-// messages, although the other replicas have them. A soak has shown this once; nats-server 2.15.2
-// explains it (filestore.go, flushPendingMsgsLocked; consumer.go, getNextMsg). An executor then
-// notices that the group is past an execution without a report, and ends it as failed, so that it
-// becomes a dead letter.
+// messages, although the other replicas have them. This has happened once in a soak; for the cause,
+// see nats-server 2.15.2 (filestore.go, flushPendingMsgsLocked; consumer.go, getNextMsg). An
+// executor then notices that the group has moved past an execution that was never reported, and
+// ends it as failed, which makes it a dead letter.
 func nodeDiskWasFull(d *delivery, incidents []incident) bool {
 	for _, i := range incidents {
 		if i.kind == faultNodeDiskFull && i.from.Before(d.ended.Add(skipWindow)) &&

@@ -66,7 +66,7 @@ func TestCountOfATakeover(t *testing.T) {
 			count int
 		}{
 			{"lost", len(got.lost)},
-			{"older", len(got.lostEarlier)},
+			{"older", len(got.lostBeforeCopyEnd)},
 			{"doubled", len(got.duplicates)},
 			{"unrecorded", len(got.unrecorded)},
 			{"wrong", len(got.wrongStatus)},

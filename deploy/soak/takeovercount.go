@@ -12,12 +12,16 @@ import (
 type takeoverResult struct {
 	acknowledged int      // executions acknowledged before the first site was lost
 	lost         []string // acknowledged executions that are missing at the second site
-	lostEarlier  []string // lost although they were acknowledged before the last copied message
-	duplicates   []string // executions with two messages or records, deliveries with two executions
-	unrecorded   []string // executions that are stored but not recorded
-	wrongStatus  []string // executions whose recorded status is not the one that a runner reported
-	reaccepted   int      // lost executions whose delivery the second site accepted as new
-	ranAtBoth    []string // executions that ran at both sites
+	// lostBeforeCopyEnd holds the lost executions that were acknowledged before the last copied
+	// message was stored.
+	lostBeforeCopyEnd []string
+	// duplicates holds the executions with two messages or records, and the deliveries with two
+	// executions.
+	duplicates  []string
+	unrecorded  []string // executions that are stored but not recorded
+	wrongStatus []string // executions whose recorded status is not the reported one
+	reaccepted  int      // lost executions whose delivery the second site accepted as new
+	ranAtBoth   []string // executions that ran at both sites
 	// ranAgain holds the executions that ran at both sites although the copied streams contain the
 	// report of their end, so that the second site should not have run them.
 	ranAgain []string
@@ -45,7 +49,7 @@ func (s *takeoverRun) computeTakeoverResult(
 				s.killedAt.Sub(d.ended).Round(time.Millisecond))
 			c.lost = append(c.lost, line)
 			if d.ended.Before(s.copyEnd) {
-				c.lostEarlier = append(c.lostEarlier, line)
+				c.lostBeforeCopyEnd = append(c.lostBeforeCopyEnd, line)
 			}
 		}
 		switch {
@@ -131,7 +135,7 @@ func (s *takeoverRun) auditTakeover(ctx context.Context) error {
 	line("sent again", c.reaccepted, "of what was lost, accepted again as the same execution")
 	line("ran twice", len(c.ranAtBoth), "at both sites: their end was not copied")
 	line("repeats", s.repeatCount, "of copied deliveries, sent to the second site")
-	never("lost earlier", c.lostEarlier, "acknowledged before the last copied start, and lost")
+	never("lost earlier", c.lostBeforeCopyEnd, "acknowledged before the last copied start, and lost")
 	never("unrecognised", s.unrecognizedRepeats, "of these repeats, taken for new deliveries")
 	never("doubled", c.duplicates, "")
 	never("unrecorded", c.unrecorded, "in the stream, and not recorded")

@@ -42,8 +42,8 @@ type Options struct {
 	// one server at a time may use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1. With any other address, the network can
-	// reach the server, which requires no password.
+	// Host is the address to listen on. "" means 127.0.0.1. Any other address exposes the server to
+	// the network, without a password.
 	Host string
 
 	// Port is the TCP port for clients. 0 means any free port; see ClientURL.

@@ -38,11 +38,11 @@ func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// resetConsumer resets a consumer whose state is unreadable, after it has made a copy of the
-// state's file. If AfterLast returns true, the consumer then begins after the stream's last
-// message, whose sequence is last; otherwise it begins with the stream's first message. The server
-// must not be running. The unreadable file is replaced or removed last, so that the next start
-// repeats a reset that was interrupted.
+// resetConsumer copies the unreadable state file of a consumer and then resets the consumer. If
+// AfterLast returns true, the consumer then begins after the sequence last, which is that of the
+// stream's last message; otherwise it begins with the stream's first message. The server must not
+// be running. The unreadable file is replaced or removed last, so that the next start repeats a
+// reset that was interrupted.
 func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")

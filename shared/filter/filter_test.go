@@ -175,9 +175,9 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// second is an independent implementation of Filter.Match, with which the tests compare it. It
-// decodes documents with encoding/json, and compares numbers as fractions of any size.
-func second(filterText string, r *sender.Request) bool {
+// referenceMatch is an independent implementation of Filter.Match, with which the tests compare it.
+// It decodes documents with encoding/json, and compares numbers as fractions of any size.
+func referenceMatch(filterText string, r *sender.Request) bool {
 	//nolint:forcetypeassert,errcheck // it was parsed
 	conditions := decode([]byte(filterText)).(map[string]any)
 	form := url.Values{}
@@ -434,8 +434,8 @@ func encode(t testing.TB, v any, indent bool) string {
 	return string(text)
 }
 
-// Filter.Match and the independent implementation, second, give the same result for random filters
-// and documents.
+// Filter.Match and the independent implementation, referenceMatch, give the same result for random
+// filters and documents.
 func TestAgainstASecondEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	outcomes := map[bool]int{}
@@ -462,8 +462,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 			}
 			text := encode(t, conditions, false)
 			place, got := parse(t, text).Match(in)
-			if want := second(text, in); got != want {
-				t.Fatalf("%s\nof %q, %v, %q: %t (%s), the second evaluation says %t", text, in.Body,
+			if want := referenceMatch(text, in); got != want {
+				t.Fatalf("%s\nof %q, %v, %q: %t (%s), referenceMatch says %t", text, in.Body,
 					in.Header, in.Query, got, place, want)
 			}
 			outcomes[got]++
@@ -476,7 +476,7 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 
 // FuzzFilter checks three properties. The text of every valid filter can be parsed again and stays
 // the same. The filter can be evaluated for any body and query. Match agrees with the reference
-// implementation, the function second, unless the input is ambiguous. The body is a form or a JSON
+// implementation, referenceMatch, unless the input is ambiguous. The body is a form or a JSON
 // document. The header X-A has the same value as the query.
 func FuzzFilter(f *testing.F) {
 	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1", false)
@@ -507,17 +507,16 @@ func FuzzFilter(f *testing.F) {
 		if ambiguous(text) || ambiguousRequest(in, isForm) {
 			return
 		}
-		if want := second(text, in); got != want {
-			t.Fatalf("%s\nof %q, %q: %t, the second evaluation says %t", text, body, query, got,
+		if want := referenceMatch(text, in); got != want {
+			t.Fatalf("%s\nof %q, %q: %t, referenceMatch says %t", text, body, query, got,
 				want)
 		}
 	})
 }
 
-// ambiguousRequest reports whether Match and the reference implementation, the function second, may
-// interpret a request differently, so that their results cannot be compared. This is the case if
-// the body is ambiguous, if net/url refuses a part of a form or of the query, or if a value has a
-// long exponent.
+// ambiguousRequest reports whether Match and referenceMatch may read a request differently, so that
+// their results cannot be compared. This is the case if the body is ambiguous, if net/url rejects a
+// part of a form or of the query, or if a value has a long exponent.
 func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	fields, err := url.ParseQuery(r.Query)
 	if err != nil || longExponent.MatchString(r.Query) {
@@ -545,13 +544,13 @@ func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	return ambiguous(body)
 }
 
-// longExponent matches a number with an exponent of more than three digits. The function second
-// would need too much memory to represent such a number as a fraction.
+// longExponent matches a number with an exponent of more than three digits. The function
+// referenceMatch would need too much memory to represent such a number as a fraction.
 var longExponent = regexp.MustCompile(`[0-9][eE][-+]?[0-9]{4}`)
 
-// ambiguous reports whether Match and the reference implementation, the function second, interpret
+// ambiguous reports whether Match and the reference implementation, referenceMatch, interpret
 // a document differently. This is the case if an object has two members with the same name, because
-// second decodes objects into maps, or if a number has a long exponent.
+// referenceMatch decodes objects into maps, or if a number has a long exponent.
 func ambiguous(text string) bool {
 	type container struct {
 		members map[string]bool // nil in an array

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The records of the registry. Records from a Directory or a Change are shared and must not be
+// The records of the registry. Records from a RegistryIndex or a Change are shared and must not be
 // modified: modify a Clone. Times are UTC; the zero time means not set. The "audit" tag is for
 // package edit. It is the field's name in the audit log, followed by ",hidden" if the log must not
 // show the value. Fields tagged "-" are not in the audit log.

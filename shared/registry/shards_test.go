@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A shardedMap behaves like a map for any sequence of sets and removals, both before and after it
-// is published. The test uses enough keys for shards to grow, to have collisions and to become
-// empty again.
+// A shardedMap behaves like a map for any sequence of sets and removals: before it is published,
+// for its writer, and afterwards for everyone. The test uses enough keys for shards to grow,
+// collide and become empty again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()
 	var table shardedMap[*CompiledWorkflow]

@@ -17,9 +17,9 @@ import (
 // preset. A separate package would need all of them exported. An ingress, which only verifies,
 // therefore links a little code that it does not call. The same applies to SetDeliveryID.
 
-// Errors that Sign returns. Operators who test a trigger see their texts.
+// Errors that Sign returns. Their texts are shown to operators who test a trigger.
 var (
-	// ErrPublicKeyOnly means that only the provider can sign, because Hookstart has only its public
+	// ErrPublicKeyOnly means that only the provider can sign, because hookstart has only its public
 	// key.
 	ErrPublicKeyOnly = errors.New("only the provider itself can sign its requests: hookstart has " +
 		"just its public key")

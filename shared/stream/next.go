@@ -27,7 +27,7 @@ func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return msg, err
 		}
-		// Heartbeats were missed. Try again, which makes the iterator send a new pull request.
+		// Heartbeats were missed. Retry: the next call makes the iterator send a new pull request.
 	}
 }
 

@@ -10,7 +10,8 @@ type PutEvents struct {
 	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" doc:"The number of seconds without a request after which a trigger node counts as silent. Absent: twice the longest pause between its requests of the last 7 days, but at least 10 minutes." example:"86400"`
 }
 
-// Events describes an account's operator events: their settings and the current conditions.
+// Events holds the settings of an account's operator events, and the conditions that an event has
+// reported and that still exist.
 type Events struct {
 	PutEvents
 	Since      time.Time        `json:"since" doc:"When the setting was made. What happened earlier causes no event."`

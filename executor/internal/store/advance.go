@@ -41,12 +41,12 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// ApplyProgress determines how progress steps, applied in order by the rules of Batch.Progress,
-// change their records. current maps the execution IDs of recorded executions to their current
-// states. updates holds one update for each record that changes. unknown holds the IDs of
-// executions that are not recorded. foreign holds the IDs of records whose queue or workflow
-// differs from the step's. Each ID occurs only once. Every driver calls ApplyProgress in its
-// transaction, with the records locked, so that the rules are implemented only once.
+// ApplyProgress applies progress steps, in their order and by the rules of Batch.Progress, to the
+// current states of the records, which are keyed by execution ID. updates holds one update for each
+// record that changes, unknown the IDs of executions that have no record, and foreign the IDs of
+// executions whose record has another queue or workflow than the step; none of the three holds an
+// ID twice. The drivers call ApplyProgress in their transaction, with the records locked, so that
+// the rules are implemented only once.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {

@@ -110,7 +110,7 @@ type StreamSpace struct {
 	lastRotation time.Time  // when the last generation of counts started
 }
 
-// shard holds the usage of the accounts in one shard.
+// shard is one shard of a StreamSpace: the usage of the accounts whose IDs belong to it.
 type shard struct {
 	accounts   map[string]*accountUsage
 	generation int // index of the current generation

@@ -193,8 +193,8 @@ func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.notifyWaiters()
 }
 
-// noteLastSequence records the last sequence of a bucket. It ignores a bucket on several servers:
-// see bucketEnd. The caller must hold mu.
+// noteLastSequence records the last sequence of a bucket. It ignores replicated buckets, because
+// the consumer's server may lag behind: see bucketEnd. The caller must hold mu.
 func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return

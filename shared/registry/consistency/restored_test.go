@@ -123,8 +123,8 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 		t.Error("a workflow is not as in the restored registry")
 	}
 	inForce(t, func(ctx context.Context) error { return r.EnsureCurrent(ctx) })
-	if _, exists := r.Directory.Workflow("later"); exists {
-		t.Error("the directory has a workflow that the restored registry does not have")
+	if _, exists := r.RegistryIndex.Workflow("later"); exists {
+		t.Error("the index has a workflow that the restored registry does not have")
 	}
 	inForce(t, func(ctx context.Context) error { _, err := r.Deactivate(ctx, "kept"); return err })
 	if view, _ := p.Lookup("kept"); view.Workflow.Active {

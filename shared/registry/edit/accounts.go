@@ -14,7 +14,7 @@ import (
 // start, and waiting would delay their start.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.storeWithRetry(ctx, func(ctx context.Context) (uint64, error) {
-		have := e.directory.Plans()
+		have := e.index.Plans()
 		if have.Record != nil && slices.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged
 		}
@@ -62,7 +62,7 @@ func (e *Editor) upsertAccount(
 	newValues func(have *registry.Account) (name, plan string, err error),
 ) (a *registry.Account, created bool, err error) {
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Account(id)
+		have, ok := e.index.Account(id)
 		name, plan, err := newValues(have.Record)
 		if err != nil {
 			return 0, err
@@ -97,11 +97,11 @@ func (e *Editor) upsertAccount(
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
 	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Account(id)
+		have, ok := e.index.Account(id)
 		switch {
 		case !ok:
 			return 0, accountNotFound(id)
-		case e.directory.isInUse(id):
+		case e.index.isInUse(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
 		if err := checkAccountCondition(ctx, have.Record); err != nil {
@@ -110,14 +110,14 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		deleted = have.Record
 		return e.removeRecord(ctx, registry.AccountPrefix+id, have.Revision)
 	})
-	if err != nil || !e.directory.isInUse(id) {
+	if err != nil || !e.index.isInUse(id) {
 		return err
 	}
 	// The account has a workflow or key after all, which another call stored at the same time. So
 	// restore the account.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
 		e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-			if have, ok := e.directory.Account(id); ok {
+			if have, ok := e.index.Account(id); ok {
 				return have.Revision, errUnchanged
 			}
 			return e.put(ctx, e.registry, registry.AccountPrefix+id, deleted, 0)
@@ -131,7 +131,7 @@ func (e *Editor) checkAccountOrUndoCreate(
 	w *registry.Workflow,
 	created bool,
 ) error {
-	if _, ok := e.directory.Account(w.AccountID); ok {
+	if _, ok := e.index.Account(w.AccountID); ok {
 		return nil
 	}
 	err := error(unknownAccountError(w.AccountID))
@@ -147,5 +147,5 @@ func unknownAccountError(id string) *InvalidError {
 }
 
 func (e *Editor) planExists(id string) bool {
-	return e.directory.Plans().Record.Find(id) != nil
+	return e.index.Plans().Record.Find(id) != nil
 }

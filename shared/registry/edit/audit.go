@@ -166,12 +166,12 @@ func (e *Editor) auditEntryFor(
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind + "." {
 	case registry.AccountPrefix:
-		if have, exists := e.directory.Account(id); exists {
+		if have, exists := e.index.Account(id); exists {
 			before = have.Record
 		}
 		entry.AccountID = id
 	case registry.WorkflowPrefix:
-		if have, exists := e.directory.Workflow(id); exists {
+		if have, exists := e.index.Workflow(id); exists {
 			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
 		if w, ok := after.(*registry.Workflow); ok {
@@ -179,14 +179,14 @@ func (e *Editor) auditEntryFor(
 		}
 		entry.WorkflowID = id
 	case registry.APIKeyPrefix:
-		if have, exists := e.directory.APIKey(id); exists {
+		if have, exists := e.index.APIKey(id); exists {
 			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
 		if k, ok := after.(*registry.APIKey); ok {
 			entry.AccountID = k.AccountID
 		}
 	case registry.QueuePrefix:
-		if have, exists := e.directory.Queue(id); exists {
+		if have, exists := e.index.Queue(id); exists {
 			before = have.Record
 		}
 		was, now := prefixedFields(

@@ -84,12 +84,12 @@ func startRecreated(t *testing.T) recreated {
 }
 
 func (r recreated) editor(
-	directory *edit.Directory, follower *consistency.Follower, before func(step string),
+	index *edit.RegistryIndex, follower *consistency.Follower, before func(step string),
 ) *edit.Editor {
 	r.Helper()
 	e, err := edit.NewEditor(r.Context(), edit.Config{
-		JetStream: steps{r.JetStream, before},
-		Directory: directory, Follower: follower, Lease: r.Lease,
+		JetStream:     steps{r.JetStream, before},
+		RegistryIndex: index, Follower: follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	r.check(err)
@@ -141,13 +141,13 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			// that the key has no revision yet, which NATS refuses, and then on the condition that
 			// the deletion is its last revision. So stored must be safe to call twice.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
-			creating := r.editor(r.Directory, r.Follower, func(step string) {
+			creating := r.editor(r.RegistryIndex, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
 					stored()
 					<-storeRecord
 				}
 			})
-			deleting := r.editor(r.Directory, r.Follower, func(step string) {
+			deleting := r.editor(r.RegistryIndex, r.Follower, func(step string) {
 				switch {
 				case step == "get "+registry.SecretsBucket:
 					go func() { created <- r.create(creating) }()
@@ -167,25 +167,25 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// heldDirectory is a directory that receives no changes while a test holds the mutex hold.
-type heldDirectory struct {
-	*edit.Directory
+// heldIndex is an index that receives no changes while a test holds the mutex hold.
+type heldIndex struct {
+	*edit.RegistryIndex
 	hold sync.Mutex
 }
 
-func (h *heldDirectory) Apply(c registry.Change) {
+func (h *heldIndex) Apply(c registry.Change) {
 	h.hold.Lock()
 	defer h.hold.Unlock()
-	h.Directory.Apply(c)
+	h.RegistryIndex.Apply(c)
 }
 
 // One process deletes a workflow and another one creates it again. When the first process is about
-// to delete the old secrets, its directory does not contain the new workflow yet. The secrets of
+// to delete the old secrets, its index does not contain the new workflow yet. The secrets of
 // the new workflow must be kept nevertheless.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
-	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
+	late := &heldIndex{RegistryIndex: edit.NewRegistryIndex(nil)}
 	release := sync.OnceFunc(late.hold.Unlock)
 	holding := false
 	before := func(step string) {
@@ -203,7 +203,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r.check(err)
 	t.Cleanup(follower.Stop)
 	r.check(follower.CatchUp(t.Context()))
-	r.check(r.editor(late.Directory, follower, before).DeleteWorkflow(t.Context(), "wf"))
+	r.check(r.editor(late.RegistryIndex, follower, before).DeleteWorkflow(t.Context(), "wf"))
 	r.hasItsSecrets()
 }
 
@@ -250,8 +250,8 @@ func TestSecretsThatAreLeftBehind(t *testing.T) {
 	_, _, err := r.PutWorkflow(ctx, spec)
 	r.check(err)
 	deleting, err := edit.NewEditor(ctx, edit.Config{
-		JetStream: deletionsFail{r.JetStream, "wf.node"},
-		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream:     deletionsFail{r.JetStream, "wf.node"},
+		RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	r.check(err)
@@ -310,7 +310,7 @@ func TestANewWorkflowThatIsStoredLate(t *testing.T) {
 		JetStream: r.JetStream, subject: registry.SubjectOf(registry.Bucket, "workflow.late"),
 	}
 	editor, err := edit.NewEditor(ctx, edit.Config{
-		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream: js, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	r.check(err)

@@ -118,7 +118,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrActiveWorkflowLimit) {
 		t.Errorf("the unfinished one came first, yet: %v", err)
 	}
-	if w, _ := r.Directory.Workflow("died"); !w.Record.Active || w.Record.ActivatedAt.IsZero() {
+	if w, _ := r.RegistryIndex.Workflow("died"); !w.Record.Active || w.Record.ActivatedAt.IsZero() {
 		t.Error("it was not finished")
 	}
 
@@ -131,7 +131,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if _, err := r.Activate(ctx, "next"); err != nil {
 		t.Error(err)
 	}
-	if w, _ := r.Directory.Workflow("died"); w.Record.Active {
+	if w, _ := r.RegistryIndex.Workflow("died"); w.Record.Active {
 		t.Error("an old switch was carried out on a new workflow")
 	}
 }
@@ -142,7 +142,7 @@ func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow 
 	t.Helper()
 	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	fatal(t, err)
-	account, _ := r.Directory.Account("on-free")
+	account, _ := r.RegistryIndex.Account("on-free")
 	record := *account.Record
 	record.LastTransition = registry.ActivationTransition{
 		Number:      number,
@@ -170,7 +170,7 @@ func TestAnUnfinishedSwitchIsFinishedWithoutAnotherSwitch(t *testing.T) {
 	defer finishing.Wait()
 	finishing.Go(func() { r.FinishTransitionsPeriodically(ctx, 10*time.Millisecond) })
 	retry.Until(ctx, 10*time.Millisecond, func() bool {
-		w, _ := r.Directory.Workflow("died")
+		w, _ := r.RegistryIndex.Workflow("died")
 		return w.Record.Active
 	})
 	if ctx.Err() != nil {
@@ -207,7 +207,7 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 		r.JetStream, registry.SubjectOf(registry.Bucket, "workflow.wf"), &atomic.Bool{},
 	}
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream: js, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	if err != nil {
@@ -220,7 +220,7 @@ func TestASwitchWhoseSecondWriteIsLost(t *testing.T) {
 	if err := r.Follower.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+	if w, _ := r.RegistryIndex.Workflow("wf"); !w.Record.Active {
 		t.Error("the activation is stored, but not carried out")
 	}
 }
@@ -253,7 +253,7 @@ func TestASwitchDuringAnElection(t *testing.T) {
 		time.Now().Add(6 * time.Second),
 	}
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream: js, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	fatal(t, err)
@@ -261,7 +261,7 @@ func TestASwitchDuringAnElection(t *testing.T) {
 		t.Error("the activation was confirmed")
 	}
 	fatal(t, r.Follower.CatchUp(t.Context()))
-	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+	if w, _ := r.RegistryIndex.Workflow("wf"); !w.Record.Active {
 		t.Error("the activation is stored, but not carried out")
 	}
 }
@@ -303,8 +303,8 @@ func TestASwitchWhoseFirstWriteIsStoredLate(t *testing.T) {
 	var late sync.WaitGroup
 	defer late.Wait()
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: storesLate{r.JetStream, &late},
-		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream:     storesLate{r.JetStream, &late},
+		RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	fatal(t, err)
@@ -313,7 +313,7 @@ func TestASwitchWhoseFirstWriteIsStoredLate(t *testing.T) {
 		t.Errorf("the activation: %v", err)
 	}
 	fatal(t, r.Follower.CatchUp(t.Context()))
-	if w, _ := r.Directory.Workflow("wf"); !w.Record.Active {
+	if w, _ := r.RegistryIndex.Workflow("wf"); !w.Record.Active {
 		t.Error("the activation is stored, but not carried out")
 	}
 }
@@ -464,7 +464,7 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	check(r.SetSamplePayload(ctx, "wf", "node", []byte("1")))
 	_, err := r.SetQueueStream(ctx, "moving", edit.QueueStreamSpec{MaxBytes: 1 << 20})
 	check(err)
-	have, _ := r.Directory.Workflow("wf")
+	have, _ := r.RegistryIndex.Workflow("wf")
 	before := edit.WithUpdatedAtCondition(ctx, have.Record.UpdatedAt.Add(-time.Second))
 	same := func(s *edit.WorkflowSpec) { s.Name, s.Queue = have.Record.Name, have.Record.Queue }
 	for _, c := range []struct {
@@ -562,7 +562,7 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	awaited := awaitedCopy{}
 	e, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: r.JetStream, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream: r.JetStream, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership, DatabaseCopy: awaited,
 	})
 	if err != nil {

@@ -24,8 +24,8 @@ type Editor struct {
 	js           jetstream.JetStream
 	registry     jetstream.KeyValue
 	secrets      jetstream.KeyValue
-	directory    *Directory
-	follower     *consistency.Follower // applies changes to directory
+	index        *RegistryIndex
+	follower     *consistency.Follower // applies changes to index
 	lease        *consistency.Lease    // the lease of follower
 	membership   *consistency.Membership
 	keys         *seal.Keys // nil means that nothing is encrypted; see Config
@@ -35,11 +35,11 @@ type Editor struct {
 
 // Config holds the dependencies of an Editor.
 type Config struct {
-	JetStream  jetstream.JetStream
-	Directory  *Directory
-	Follower   *consistency.Follower // must apply changes to Directory
-	Lease      *consistency.Lease    // must be the lease of Follower
-	Membership *consistency.Membership
+	JetStream     jetstream.JetStream
+	RegistryIndex *RegistryIndex
+	Follower      *consistency.Follower // must apply changes to RegistryIndex
+	Lease         *consistency.Lease    // must be the lease of Follower
+	Membership    *consistency.Membership
 	// Keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
 	// that senders' secrets cannot be stored at all.
 	Keys *seal.Keys
@@ -67,7 +67,7 @@ func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 		js:           c.JetStream,
 		registry:     records,
 		secrets:      secrets,
-		directory:    c.Directory,
+		index:        c.RegistryIndex,
 		follower:     c.Follower,
 		lease:        c.Lease,
 		membership:   c.Membership,
@@ -81,12 +81,12 @@ func NewEditor(ctx context.Context, c Config) (*Editor, error) {
 // again, based on the new record.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// errUnchanged means that there is nothing to store, because the records in the directory are
-// already as requested. It is a maybeStaleError, because the directory may be stale.
+// errUnchanged means that there is nothing to store, because the records in the index are
+// already as requested. It is a maybeStaleError, because the index may be stale.
 var errUnchanged = newMaybeStaleError("nothing changes")
 
-// EnsureCurrent makes sure that the directory holds every change that was confirmed before the
-// call. It returns at once if the lease is valid, because the directory is then current. Otherwise,
+// EnsureCurrent makes sure that the index holds every change that was confirmed before the
+// call. It returns at once if the lease is valid, because the index is then current. Otherwise,
 // EnsureCurrent catches up, and fails if NATS does not respond.
 func (e *Editor) EnsureCurrent(ctx context.Context) error {
 	if e.lease.IsValid(time.Now()) {
@@ -136,8 +136,8 @@ func (e *Editor) storeAndConfirm(
 
 // storeWithRetry calls try until try has stored the change or refused it, and returns the revision
 // from the last call. If try returns errRetry, storeWithRetry catches up and calls try again. It
-// does the same after a refusal that depends on the directory, unless it has caught up before: the
-// refusal may be wrong, because the directory of a process that was frozen or disconnected from
+// does the same after a refusal that depends on the index, unless it has caught up before: the
+// refusal may be wrong, because the index of a process that was frozen or disconnected from
 // NATS may be stale.
 //
 // Together with errUnchanged, try must return the revision that is already stored, because callers

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maybeStaleError is an error that refuses a change because of the contents of the directory, which
+// maybeStaleError is an error that refuses a change because of the contents of the index, which
 // may be stale: see storeWithRetry.
 type maybeStaleError interface {
 	error
@@ -17,7 +17,7 @@ func mayBeStale(err error) bool {
 	return ok
 }
 
-// newMaybeStaleError returns a new sentinel error for a refusal that depends on the directory.
+// newMaybeStaleError returns a new sentinel error for a refusal that depends on the index.
 func newMaybeStaleError(text string) error { return &maybeStaleSentinelError{text} }
 
 type maybeStaleSentinelError struct{ text string }

@@ -64,7 +64,7 @@ func (e *Editor) changeEventSubscription(
 	newSubscription func(have *registry.EventSubscription) (*registry.EventSubscription, error),
 ) (a *registry.Account, err error) {
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Account(accountID)
+		have, ok := e.index.Account(accountID)
 		if !ok {
 			return 0, accountNotFound(accountID)
 		}
@@ -89,7 +89,7 @@ func (e *Editor) changeEventSubscription(
 func (e *Editor) checkEventSubscription(
 	accountID string, events registry.EventSubscription, kinds []string,
 ) (err error) {
-	if w, ok := e.directory.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
+	if w, ok := e.index.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
 		err = errors.Join(err, &InvalidError{
 			"workflowId",
 			fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own",

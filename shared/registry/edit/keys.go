@@ -45,15 +45,15 @@ func (e *Editor) CreateAPIKey(
 		k.ExpiresAt = spec.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		if have, ok := e.directory.APIKey(spec.ID); ok {
+		if have, ok := e.index.APIKey(spec.ID); ok {
 			// The caller generates a new ID for each key. So an earlier attempt has stored this
 			// key, and its response was lost.
 			return have.Revision, errUnchanged
 		}
-		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
+		if _, ok := e.index.Account(spec.AccountID); !ok && spec.AccountID != "" {
 			return 0, unknownAccountError(spec.AccountID)
 		}
-		if len(e.directory.APIKeys("", MaxAPIKeys)) == MaxAPIKeys {
+		if len(e.index.APIKeys("", MaxAPIKeys)) == MaxAPIKeys {
 			return 0, &InvalidError{
 				"name", fmt.Sprintf("there are %d keys already; revoke some", MaxAPIKeys),
 			}
@@ -70,7 +70,7 @@ func (e *Editor) CreateAPIKey(
 // anymore.
 func (e *Editor) DeleteAPIKey(ctx context.Context, id string) error {
 	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.APIKey(id)
+		have, ok := e.index.APIKey(id)
 		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
 		}

@@ -50,8 +50,8 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	nc := connectTo(t, cluster.Node(left))
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	directory := edit.NewDirectory(nil)
-	follower, err := consistency.Follow(t.Context(), js, directory, logtest.Quiet())
+	index := edit.NewRegistryIndex(nil)
+	follower, err := consistency.Follow(t.Context(), js, index, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
@@ -61,7 +61,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: js, Directory: directory, Follower: follower, Lease: lease,
+		JetStream: js, RegistryIndex: index, Follower: follower, Lease: lease,
 		Membership: membership,
 	})
 	fatal(t, err)
@@ -81,7 +81,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 		t.Fatalf("the test assumes that the leader answers: %v", err)
 	}
 	if err := editor.EnsureCurrent(ctx); !errors.Is(err, consistency.ErrNotCurrent) {
-		t.Errorf("the directory is said to be current: %v", err)
+		t.Errorf("the index is said to be current: %v", err)
 	}
 	if _, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro"); err == nil {
 		t.Error("the others may have changed the plan by now, and it is confirmed")

@@ -42,7 +42,7 @@ func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.W
 // lanes even when none of its workflows has an order key anymore, because the lanes may still hold
 // start messages.
 func (e *Editor) ensureLanes(ctx context.Context, name string) error {
-	have, ok := e.directory.Queue(name)
+	have, ok := e.index.Queue(name)
 	if ok && have.Record.LaneCount > 0 {
 		return nil
 	}

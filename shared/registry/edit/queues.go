@@ -40,7 +40,7 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	if err == nil || !mayBeStale(err) {
 		return err
 	}
-	// The directory may lack a change that the caller has already seen, so catch up and check
+	// The index may lack a change that the caller has already seen, so catch up and check
 	// again.
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 // queueSettings returns a copy of a queue's settings and the revision of the queue's record. If the
 // queue has no record, it returns empty settings and revision 0.
 func (e *Editor) queueSettings(name string) (*registry.Queue, uint64) {
-	have, ok := e.directory.Queue(name)
+	have, ok := e.index.Queue(name)
 	if !ok {
 		return &registry.Queue{Name: name}, 0
 	}

@@ -135,7 +135,7 @@ func (e *Editor) SetStreamPhase(
 ) (uint64, error) {
 	var is uint64
 	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Queue(name)
+		have, ok := e.index.Queue(name)
 		if !ok || have.Revision != revision || have.Record.Stream == nil {
 			return 0, ErrChangedSince
 		}
@@ -207,7 +207,7 @@ func (e *Editor) checkWorkflowQueueChange(
 	}
 	own := false
 	for _, name := range []string{before.Queue, after.Queue} {
-		q, ok := e.directory.Queue(name)
+		q, ok := e.index.Queue(name)
 		if !ok || q.Record.Stream == nil {
 			continue
 		}
@@ -235,7 +235,7 @@ func (e *Editor) SetWorkflowIntakeClosed(
 	ctx context.Context, id string, closed bool,
 ) (revision uint64, err error) {
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Workflow(id)
+		have, ok := e.index.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
 		}

@@ -31,8 +31,8 @@ func Reseal(
 	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
 	progress func(ResealResult),
 ) (done ResealResult, err error) {
-	directory := NewDirectory(nil) // only used to list the records
-	follower, err := consistency.Follow(ctx, js, directory, log)
+	index := NewRegistryIndex(nil) // only used to list the records
+	follower, err := consistency.Follow(ctx, js, index, log)
 	if err != nil {
 		return done, err
 	}
@@ -49,7 +49,7 @@ func Reseal(
 		return done, fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
 	}
 	const page = 1000
-	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("",
+	for list := index.Workflows("", "", page); len(list) > 0; list = index.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
 			if err := done.count(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(
@@ -89,7 +89,7 @@ func (e *Editor) CountDecryptableSecrets(
 ) (found registry.DecryptionCounts, err error) {
 	const page = 1000
 	read := 0
-	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("",
+	for list := e.index.Workflows("", "", page); len(list) > 0; list = e.index.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
 			if found.CountWorkflowSecrets(e.keys, w); enough(found) {

@@ -51,7 +51,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		SamplePayload:   secrets.SamplePayload,
 		TriggerSettings: triggerSettingsOf(node),
 	}
-	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
+	if view, ok := e.index.Lookup(workflowID); ok && view.Plan != nil {
 		info.RateLimit = view.RateLimit()
 	}
 	known := tokensByHash(secrets)
@@ -123,7 +123,7 @@ func tokensByHash(secrets *registry.TriggerSecrets) map[registry.TokenHash]regis
 func (e *Editor) findTrigger(
 	workflowID, nodeID string,
 ) (Versioned[*registry.Workflow], *registry.Trigger, error) {
-	w, ok := e.directory.Workflow(workflowID)
+	w, ok := e.index.Workflow(workflowID)
 	if !ok {
 		return w, nil, workflowNotFound(workflowID)
 	}
@@ -249,7 +249,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		entry.Action = actionSamplePayloadDelete
 	}
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
-	if w, ok := e.directory.Workflow(workflowID); ok {
+	if w, ok := e.index.Workflow(workflowID); ok {
 		entry.AccountID = w.Record.AccountID
 	}
 	changed := FieldChange{Field: "samplePayload"}
@@ -498,7 +498,7 @@ func (e *Editor) deleteNodeSecrets(ctx context.Context, workflowID, nodeID strin
 		return err
 	}
 	// If the node has been created again, its secrets must be kept. In that case, either the
-	// directory contains the node after catching up, or the process that creates the node has yet
+	// index contains the node after catching up, or the process that creates the node has yet
 	// to call guardNewSecretsAgainstDeletion. That call either makes the deletion below fail, or
 	// restores the secrets after the deletion.
 	if err := e.follower.CatchUp(ctx); err != nil {

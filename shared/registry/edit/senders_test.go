@@ -408,7 +408,7 @@ func TestReseal(t *testing.T) {
 	if after.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
-	if n, err := after.Directory.UnusableSenders(); n != 0 {
+	if n, err := after.RegistryIndex.UnusableSenders(); n != 0 {
 		t.Errorf("%d senders cannot be used: %v", n, err)
 	}
 	late, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), old)

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// The directory of a process that was frozen or cut off from NATS may be outdated. The process's
-// editor catches up before it responds to a call, even if, according to the outdated directory, the
+// The index of a process that was frozen or cut off from NATS may be outdated. The process's
+// editor catches up before it responds to a call, even if, according to the outdated index, the
 // call changes nothing or must be refused.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	r.CreateWorkflow(t, "other", "free", true)
 	r.CreateWorkflow(t, "first", "free", false)
 
-	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
+	late := &heldIndex{RegistryIndex: edit.NewRegistryIndex(nil)}
 	follower, err := consistency.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
@@ -37,7 +37,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	lease := consistency.NewLease(r.JetStream.Conn(), follower)
 	t.Cleanup(lease.Stop)
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: r.JetStream, Directory: late.Directory, Follower: follower, Lease: lease,
+		JetStream: r.JetStream, RegistryIndex: late.RegistryIndex, Follower: follower, Lease: lease,
 		Membership: r.Membership,
 	})
 	fatal(t, err)
@@ -112,11 +112,11 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 		t.Errorf("a node of a workflow that is deleted: %v", err)
 	}
 	for id, active := range map[string]bool{"on": true, "off": false, "first": true} {
-		if w, _ := r.Directory.Workflow(id); w.Record.Active != active {
+		if w, _ := r.RegistryIndex.Workflow(id); w.Record.Active != active {
 			t.Errorf("%s is active: %t", id, !active)
 		}
 	}
-	if a, _ := r.Directory.Account("on-pro"); a.Record.Name != "An account" {
+	if a, _ := r.RegistryIndex.Account("on-pro"); a.Record.Name != "An account" {
 		t.Errorf("the account is called %q", a.Record.Name)
 	}
 }
@@ -165,8 +165,8 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "pro", true)
 	var tries atomic.Int32
 	editor, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: alwaysRaced{r.JetStream, &tries},
-		Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream:     alwaysRaced{r.JetStream, &tries},
+		RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership,
 	})
 	fatal(t, err)

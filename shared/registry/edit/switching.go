@@ -36,11 +36,11 @@ func (e *Editor) setActive(
 ) (w *registry.Workflow, err error) {
 	var unfinished *transitionIntent // an intent that may be stored but not carried out yet
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Workflow(id)
+		have, ok := e.index.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		account, ok := e.directory.Account(have.Record.AccountID)
+		account, ok := e.index.Account(have.Record.AccountID)
 		if !ok {
 			return 0, &NotFoundError{
 				fmt.Sprintf("account %q of workflow %q", have.Record.AccountID, id),
@@ -66,7 +66,7 @@ func (e *Editor) setActive(
 		}
 		if have.Record.Active == active {
 			w = have.Record
-			return max(have.Revision, account.Revision, e.directory.Plans().Revision), errUnchanged
+			return max(have.Revision, account.Revision, e.index.Plans().Revision), errUnchanged
 		}
 		next := *account.Record
 		next.LastTransition = registry.ActivationTransition{
@@ -132,7 +132,7 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) er
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}
-	account, ok := e.directory.Account(i.accountID)
+	account, ok := e.index.Account(i.accountID)
 	switch {
 	case !ok:
 		return nil
@@ -155,7 +155,7 @@ func (e *Editor) tryFinishTransition(ctx context.Context, i transitionIntent) er
 func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval time.Duration) {
 	var seen map[string]uint64
 	retry.Every(ctx, interval, func() {
-		unfinished := e.directory.accountsWithUnfinishedTransition()
+		unfinished := e.index.accountsWithUnfinishedTransition()
 		for id, revision := range unfinished {
 			if seen[id] == revision {
 				trying, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
@@ -170,7 +170,7 @@ func (e *Editor) FinishTransitionsPeriodically(ctx context.Context, interval tim
 
 // checkPlanAllowsActive returns an error if the plan does not allow a workflow to be active.
 func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
-	view, ok := e.directory.Lookup(w.ID)
+	view, ok := e.index.Lookup(w.ID)
 	switch {
 	case !ok:
 		return errRetry // the workflow was deleted after w was read
@@ -179,7 +179,7 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	case w.Active && !view.WithinPlan:
 		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	case !w.Active && view.Plan.MaxActive != registry.Unlimited &&
-		e.directory.OtherActiveCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
+		e.index.OtherActiveCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
 		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	}
 	return nil
@@ -191,7 +191,7 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 func (e *Editor) workflowWithUnfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {
-	w, ok := e.directory.Workflow(account.LastTransition.WorkflowID)
+	w, ok := e.index.Workflow(account.LastTransition.WorkflowID)
 	return w, ok && lacksLastTransition(w.Record, account)
 }
 

@@ -326,12 +326,12 @@ func (e *Editor) upsertWorkflow(
 	var dropped []string
 	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		var added []nodeSecrets
-		have, ok := e.directory.Workflow(id)
+		have, ok := e.index.Workflow(id)
 		spec, err := newSpec(have.Record)
 		if err != nil {
 			return 0, err
 		}
-		account, accountExists := e.directory.Account(spec.AccountID)
+		account, accountExists := e.index.Account(spec.AccountID)
 		if !accountExists {
 			return 0, unknownAccountError(spec.AccountID)
 		}
@@ -505,7 +505,7 @@ func removedNodeIDs(before, after *registry.Workflow) []string {
 func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	var nodes []string
 	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
-		have, ok := e.directory.Workflow(id)
+		have, ok := e.index.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
 		}

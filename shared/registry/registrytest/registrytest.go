@@ -24,11 +24,11 @@ import (
 // Registry is a registry together with an editor for it.
 type Registry struct {
 	*edit.Editor
-	Directory  *edit.Directory
-	Follower   *consistency.Follower
-	Lease      *consistency.Lease
-	Membership *consistency.Membership
-	JetStream  jetstream.JetStream
+	RegistryIndex *edit.RegistryIndex
+	Follower      *consistency.Follower
+	Lease         *consistency.Lease
+	Membership    *consistency.Membership
+	JetStream     jetstream.JetStream
 }
 
 // Start creates the missing streams and buckets, applies the default plans and announces an
@@ -57,8 +57,8 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(stream.EnsureReports(ctx, js, 1))
 	check(edit.EnsureBuckets(ctx, js, 1))
 
-	r := &Registry{Directory: edit.NewDirectory(keys), JetStream: js}
-	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
+	r := &Registry{RegistryIndex: edit.NewRegistryIndex(keys), JetStream: js}
+	r.Follower, err = consistency.Follow(ctx, js, r.RegistryIndex, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
 	// JoinAsFirst does not wait for the leases of disconnected processes. In a test, there are none
@@ -75,7 +75,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
 	r.Editor, err = edit.NewEditor(ctx, edit.Config{
-		JetStream: js, Directory: r.Directory, Follower: r.Follower, Lease: r.Lease,
+		JetStream: js, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
 		Membership: r.Membership, Keys: keys,
 	})
 	check(err)

@@ -183,8 +183,9 @@ func TestExpiredCancellationsAreForgotten(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	// readKeys makes the runner read all keys in the bucket. It cancels a running execution and
-	// waits until it ends: the runner has then read the newest key, and therefore all others.
+	// readKeys waits until the runner has read all keys in the bucket. To do so, it cancels a
+	// running execution, which stores the newest key, and waits until the execution has ended. By
+	// then, the runner has read this key, and therefore all earlier ones.
 	readKeys := func() {
 		t.Helper()
 		id := ingress.Start(t, runnertest.Post{})

@@ -44,8 +44,8 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When the API responds to a change of a workflow or of an account's plan, the executor's directory
-// already contains this change. The directory is the copy of the registry in memory.
+// When the API responds to a change of a workflow or of an account's plan, the executor's index
+// already contains this change. The index is the copy of the registry in memory.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -59,7 +59,8 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	}
 	within := func() (list []string) {
 		for _, id := range all {
-			if view, ok := r.Directory.Lookup(id); ok && view.Workflow.Active && view.WithinPlan {
+			view, ok := r.RegistryIndex.Lookup(id)
+			if ok && view.Workflow.Active && view.WithinPlan {
 				list = append(list, id)
 			}
 		}

@@ -270,7 +270,7 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
 	there := registrytest.Start(t, here.nats.Connect(t))
-	keyring := operate.NewKeyring(there.Editor, there.Directory, here.store, logtest.Quiet())
+	keyring := operate.NewKeyring(there.Editor, there.RegistryIndex, here.store, logtest.Quiet())
 	for i := range 30 {
 		made := here.key("viewer", "")
 		if by, known, err := keyring.CallerByKey(t.Context(), made.Secret); !known || err != nil ||

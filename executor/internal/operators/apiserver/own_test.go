@@ -228,7 +228,7 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	interrupted := false
 	r := start(t, func(c *config, _ *http.Server) {
 		c.StreamMover = queuestreams.New(queuestreams.Config{
-			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
+			JetStream: c.JetStream, Editor: c.Editor, RegistryIndex: c.RegistryIndex,
 			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
 				if step == "workflow closed" && !interrupted {
 					interrupted = true
@@ -272,7 +272,7 @@ func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
 	changed := false
 	r := start(t, func(c *config, _ *http.Server) {
 		c.StreamMover = queuestreams.New(queuestreams.Config{
-			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
+			JetStream: c.JetStream, Editor: c.Editor, RegistryIndex: c.RegistryIndex,
 			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
 				if step != "workflow closed" || changed {
 					return

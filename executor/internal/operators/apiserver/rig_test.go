@@ -91,8 +91,8 @@ func startWithKeys(
 	waits, err := queues.New(queues.Config{
 		Conn:             r.nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.Directory.Queues,
-		Settings:         r.Directory.QueueSettings,
+		QueueNames:       r.RegistryIndex.Queues,
+		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
 	r.check(err)
@@ -101,17 +101,17 @@ func startWithKeys(
 	log := logrus.New()
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
-	r.keyring = operate.NewKeyring(r.Editor, r.Directory, r.store, log)
+	r.keyring = operate.NewKeyring(r.Editor, r.RegistryIndex, r.store, log)
 	c := config{
 		calls: calls{
-			Editor:     r.Editor,
-			Directory:  r.Directory,
-			Membership: r.Membership,
-			Store:      r.store,
-			JetStream:  r.JetStream,
-			Queues:     waits,
+			Editor:        r.Editor,
+			RegistryIndex: r.RegistryIndex,
+			Membership:    r.Membership,
+			Store:         r.store,
+			JetStream:     r.JetStream,
+			Queues:        waits,
 			StreamMover: queuestreams.New(queuestreams.Config{
-				JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
+				JetStream: r.JetStream, Editor: r.Editor, RegistryIndex: r.RegistryIndex,
 				Settings: stream.DefaultSettings, Log: log,
 			}),
 			Changes:      r.changes,

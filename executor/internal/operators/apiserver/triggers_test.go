@@ -175,7 +175,7 @@ func TestRotation(t *testing.T) {
 	r.workflow("wf", "acme", "a")
 	const at = "/workflows/wf/triggers/a/rotate-token"
 	opens := func(token string) bool {
-		view, _ := r.Directory.Lookup("wf")
+		view, _ := r.RegistryIndex.Lookup("wf")
 		for _, known := range view.Workflow.Nodes[0].Tokens {
 			if known.Hash == registry.HashToken(token) &&
 				(known.ExpiresAt == 0 || known.ExpiresAt > time.Now().UnixNano()) {
@@ -305,7 +305,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	}()
 	client := <-begun
 	eventually(t, func() bool { // stored, but not confirmed
-		w, _ := r.Directory.Workflow("wf")
+		w, _ := r.RegistryIndex.Workflow("wf")
 		return w.Record.Active
 	})
 	goAway()

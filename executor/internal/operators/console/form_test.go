@@ -164,7 +164,7 @@ func (r *rig) done(a answer, session func(*http.Request)) string {
 // workflow returns a workflow from the registry.
 func (r *rig) workflow(id string) *registry.Workflow {
 	r.t.Helper()
-	have, ok := r.Directory.Workflow(id)
+	have, ok := r.RegistryIndex.Workflow(id)
 	if !ok {
 		r.t.Fatalf("there is no workflow %q", id)
 	}
@@ -174,7 +174,7 @@ func (r *rig) workflow(id string) *registry.Workflow {
 // account returns an account from the registry.
 func (r *rig) account(id string) *registry.Account {
 	r.t.Helper()
-	have, ok := r.Directory.Account(id)
+	have, ok := r.RegistryIndex.Account(id)
 	if !ok {
 		r.t.Fatalf("there is no account %q", id)
 	}
@@ -386,7 +386,7 @@ func TestFormsAreProtected(t *testing.T) {
 	editor := r.signInAs(api.RoleEditor)
 	forAdmins := regexp.MustCompile(`^/accounts/.*/(plan|delete|events)$|^/new-(account|key)$|` +
 		`^/keys/|^/queues/.*stream$`)
-	keys := r.Directory.APIKeys("", 10)
+	keys := r.RegistryIndex.APIKeys("", 10)
 	if len(keys) != 2 {
 		t.Fatalf("there are %d keys", len(keys))
 	}
@@ -511,15 +511,15 @@ func TestFormsAreProtected(t *testing.T) {
 	if e, err := r.store.Get(t.Context(), failed); err != nil || !e.DismissedAt.IsZero() {
 		t.Errorf("a dead letter was dismissed: %+v, %v", e, err)
 	}
-	if _, changed := r.Directory.Queue("default"); changed {
+	if _, changed := r.RegistryIndex.Queue("default"); changed {
 		t.Error("the queue was changed")
 	}
 	if a := r.account("on-free"); a.Plan != "free" || a.Events != nil {
 		t.Errorf("the account is %+v", a)
 	}
-	_, account := r.Directory.Account("made")
-	if _, workflow := r.Directory.Workflow("made"); account || workflow ||
-		len(r.Directory.APIKeys("", 10)) != 2 {
+	_, account := r.RegistryIndex.Account("made")
+	if _, workflow := r.RegistryIndex.Workflow("made"); account || workflow ||
+		len(r.RegistryIndex.APIKeys("", 10)) != 2 {
 		t.Error("something was made")
 	}
 }
@@ -566,7 +566,7 @@ func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); a.location != "/workflows" || said != "“Invoices” is deleted." {
 		t.Errorf("%s: %s", a.location, said)
 	}
-	if _, ok := r.Directory.Workflow("invoices"); ok {
+	if _, ok := r.RegistryIndex.Workflow("invoices"); ok {
 		t.Error("it is still there")
 	}
 }
@@ -730,14 +730,14 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 		session)
 	wantSays(t, a, http.StatusUnprocessableEntity,
 		`id="account-problem" data-problem>an admin has access to all accounts`)
-	if made := r.Directory.APIKeys("", 10); len(made) > 0 {
+	if made := r.RegistryIndex.APIKeys("", 10); len(made) > 0 {
 		t.Fatalf("an admin of one account was made: %+v", made)
 	}
 	a = r.postAgain(a, "new-key", map[string]string{"account": "on-free", "role": "editor"},
 		session)
 	wantSays(t, a, http.StatusOK, "The key of “CI of A”", "data-shown-once")
 	secret := regexp.MustCompile(`id="made-key" data-copy-text>(\w[^<]+)<`).FindStringSubmatch(a.body)
-	keys := r.Directory.APIKeys("", 10)
+	keys := r.RegistryIndex.APIKeys("", 10)
 	if secret == nil || len(keys) != 1 || keys[0].Role != "editor" ||
 		keys[0].AccountID != "on-free" {
 		t.Fatalf("%q, %+v", secret, keys)
@@ -751,7 +751,7 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusConflict, "Revoke “CI of A”?")
 	a = r.postAgain(a, form, map[string]string{"confirmed": "yes"}, session)
 	if said := r.done(a, session); said != "“CI of A” is revoked." ||
-		len(r.Directory.APIKeys("", 10)) > 0 {
+		len(r.RegistryIndex.APIKeys("", 10)) > 0 {
 		t.Errorf("it says %q", said)
 	}
 	a = r.postAgain(page, form, nil, session) // the form of a key that no longer exists
@@ -769,7 +769,7 @@ func TestNewKeyWithoutTheDatabase(t *testing.T) {
 	a := r.postAgain(page, "new-key", map[string]string{"name": "CI", "role": "viewer"}, session)
 	wantSays(t, a, http.StatusOK, "The key of “CI”", operate.KeyPrefix,
 		"The keys cannot be listed now.")
-	if keys := r.Directory.APIKeys("", 10); len(keys) != 1 {
+	if keys := r.RegistryIndex.APIKeys("", 10); len(keys) != 1 {
 		t.Errorf("the keys are %+v", keys)
 	}
 	wantSays(t, r.get("/keys", session), http.StatusServiceUnavailable)
@@ -782,7 +782,7 @@ func TestQueuesWithoutJavaScript(t *testing.T) {
 	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	queue := func() *registry.Queue {
-		have, ok := r.Directory.Queue("default")
+		have, ok := r.RegistryIndex.Queue("default")
 		if !ok {
 			t.Fatal("the queue has no settings")
 		}
@@ -1025,7 +1025,7 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	session := r.signIn()
 	const form = "default:stream-form"
 	settings := func() *registry.QueueStream {
-		have, ok := r.Directory.Queue("default")
+		have, ok := r.RegistryIndex.Queue("default")
 		if !ok || have.Record.Stream == nil {
 			t.Fatalf("the queue has no stream: %+v", have.Record)
 		}

@@ -76,25 +76,25 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 
 	checker := reachability.New(publicURL, r.Membership)
 	r.uses = &keyUses{Store: records}
-	keyring := operate.NewKeyring(r.Editor, r.Directory, r.uses, log)
+	keyring := operate.NewKeyring(r.Editor, r.RegistryIndex, r.uses, log)
 	waits, err := queues.New(queues.Config{
 		Conn:             nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.Directory.Queues,
-		Settings:         r.Directory.QueueSettings,
+		QueueNames:       r.RegistryIndex.Queues,
+		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 	config := operate.Config{
-		Editor:     r.Editor,
-		Directory:  r.Directory,
-		Membership: r.Membership,
-		Store:      records,
-		JetStream:  r.JetStream,
-		Queues:     waits,
+		Editor:        r.Editor,
+		RegistryIndex: r.RegistryIndex,
+		Membership:    r.Membership,
+		Store:         records,
+		JetStream:     r.JetStream,
+		Queues:        waits,
 		StreamMover: queuestreams.New(queuestreams.Config{
-			JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
+			JetStream: r.JetStream, Editor: r.Editor, RegistryIndex: r.RegistryIndex,
 			Settings: stream.DefaultSettings, Log: log,
 		}),
 		Changes:          changed,

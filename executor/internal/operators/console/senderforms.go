@@ -280,8 +280,8 @@ var oldSecretsEndChoices = []timeChoice{
 	{"", "stay"},
 }
 
-// removalForm returns a form that asks for confirmation, and then ends a secret of a
-// trigger node's sender or removes the sender.
+// removalForm returns a form that asks for confirmation and then calls save, which ends the
+// validity of one of a sender's secrets or removes the sender.
 func (c *Console) removalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {

@@ -59,7 +59,7 @@ type statesByKind map[string]map[string]subjectState
 // transaction, it stores which conditions have begun or ended, and the causes of the events that
 // will report these changes.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
-	accounts := e.config.Directory.AccountsWithEventSubscription()
+	accounts := e.config.RegistryIndex.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
 	if err != nil || len(accounts)+len(open) == 0 {
 		return err
@@ -155,7 +155,7 @@ func (e *Events) currentStates(
 ) (statesByKind, error) {
 	found := statesByKind{}
 	var workflows []*registry.Workflow
-	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflowsPerAccount) {
+	for _, w := range e.config.RegistryIndex.Workflows(a.ID, "", maxWorkflowsPerAccount) {
 		if w.ID != a.Events.WorkflowID {
 			workflows = append(workflows, w)
 		}

@@ -48,10 +48,10 @@ func (e *Events) turnCausesIntoEvents(ctx context.Context) error {
 		if exist, err := e.config.Store.HasEventCauses(ctx); err != nil || !exist {
 			return err
 		}
-		// Bring the directory up to date. decideEvents drops causes of kinds that their account has
-		// not selected. With an outdated directory, it could drop causes of a kind that was just
+		// Bring the index up to date. decideEvents drops causes of kinds that their account has
+		// not selected. With an outdated index, it could drop causes of a kind that was just
 		// selected.
-		if err := e.config.EnsureDirectoryCurrent(ctx); err != nil {
+		if err := e.config.EnsureRegistryIndexCurrent(ctx); err != nil {
 			return err
 		}
 		full := false
@@ -82,7 +82,7 @@ func (e *Events) decideEvents(
 	byGroup := map[store.CauseGroup][]store.EventCause{}
 	for _, c := range causes {
 		g := store.CauseGroup{AccountID: c.AccountID, Kind: c.Kind}
-		setting := e.config.Directory.EventSubscription(c.AccountID)
+		setting := e.config.RegistryIndex.EventSubscription(c.AccountID)
 		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID ||
 			e.targetWorkflow(c.AccountID, setting) == nil {
 			used = append(used, c.ID)
@@ -101,7 +101,8 @@ func (e *Events) decideEvents(
 				n, last = n+1, d.DecidedAt
 			}
 		}
-		target := e.targetWorkflow(g.AccountID, e.config.Directory.EventSubscription(g.AccountID))
+		target := e.targetWorkflow(g.AccountID,
+			e.config.RegistryIndex.EventSubscription(g.AccountID))
 		if target == nil {
 			continue // it was just deleted, or left the account; the next call drops the causes
 		}
@@ -145,7 +146,7 @@ func (e *Events) targetWorkflow(
 	if setting == nil {
 		return nil
 	}
-	w, ok := e.config.Directory.Workflow(setting.WorkflowID)
+	w, ok := e.config.RegistryIndex.Workflow(setting.WorkflowID)
 	if !ok || w.Record.AccountID != accountID {
 		return nil
 	}

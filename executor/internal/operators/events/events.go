@@ -64,17 +64,17 @@ type Config struct {
 		store.Senders
 		store.TokenUseStore
 	}
-	Directory *edit.Directory
-	JetStream jetstream.JetStream
-	Queues    *queues.Watcher
+	RegistryIndex *edit.RegistryIndex
+	JetStream     jetstream.JetStream
+	Queues        *queues.Watcher
 	// ExecutorID is a random UUID that identifies this process among the executors.
 	ExecutorID string
-	// DirectoryComplete reports, without a remote call, whether the directory is complete. It is
+	// RegistryIndexComplete reports, without a remote call, whether the index is complete. It is
 	// incomplete while the registry is being restored.
-	DirectoryComplete func() bool
-	// EnsureDirectoryCurrent returns an error if the directory lacks any change made before the
+	RegistryIndexComplete func() bool
+	// EnsureRegistryIndexCurrent returns an error if the index lacks any change made before the
 	// call.
-	EnsureDirectoryCurrent func(context.Context) error
+	EnsureRegistryIndexCurrent func(context.Context) error
 	// AwaitRecorded waits until everything in a queue's streams at the time of the call is
 	// recorded, or until its context is done.
 	AwaitRecorded func(ctx context.Context, queue string)
@@ -107,11 +107,11 @@ func New(c Config) *Events {
 }
 
 // FailureCause returns the cause of an event about a failed execution, or nil if the account has
-// not subscribed to this failure. While the directory is incomplete, it returns a cause for every
+// not subscribed to this failure. While the index is incomplete, it returns a cause for every
 // failure; decideEvents later drops the causes to which no account subscribes.
 func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
-	if e.config.DirectoryComplete() {
-		setting := e.config.Directory.EventSubscription(f.AccountID)
+	if e.config.RegistryIndexComplete() {
+		setting := e.config.RegistryIndex.EventSubscription(f.AccountID)
 		if !setting.Wants(registry.EventExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
 			f.At.Before(setting.SubscribedAt.Add(-clockSkew)) {
 			return nil
@@ -162,17 +162,17 @@ func (e *Events) WatchConditions(ctx context.Context) {
 }
 
 // runPeriodically calls do at the given interval until the context is done. While no account
-// subscribes to operator events, the interval is at least idleInterval. While the directory is
+// subscribes to operator events, the interval is at least idleInterval. While the index is
 // incomplete, runPeriodically skips the calls.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),
 ) {
 	var rested time.Time
 	retry.Every(ctx, interval, func() {
-		if !e.config.DirectoryComplete() {
+		if !e.config.RegistryIndexComplete() {
 			return
 		}
-		if len(e.config.Directory.AccountsWithEventSubscription()) == 0 {
+		if len(e.config.RegistryIndex.AccountsWithEventSubscription()) == 0 {
 			if time.Since(rested) < idleInterval {
 				return
 			}

@@ -51,8 +51,8 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 	waits, err := queues.New(queues.Config{
 		Conn:             nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.Directory.Queues,
-		Settings:         r.Directory.QueueSettings,
+		QueueNames:       r.RegistryIndex.Queues,
+		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
 	r.check(err)
@@ -63,16 +63,16 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 	_, _, err = r.PutEventSubscription(t.Context(), "on-pro", setting)
 	r.check(err)
 	r.Events = New(Config{
-		Store:                  records,
-		Directory:              r.Directory,
-		JetStream:              r.JetStream,
-		Queues:                 waits,
-		ExecutorID:             "here",
-		Log:                    logtest.Quiet(),
-		DirectoryComplete:      func() bool { return true },
-		EnsureDirectoryCurrent: r.EnsureCurrent,
-		AwaitRecorded:          func(context.Context, string) {},
-		DedupWindow:            stream.DefaultSettings.DedupWindow,
+		Store:                      records,
+		RegistryIndex:              r.RegistryIndex,
+		JetStream:                  r.JetStream,
+		Queues:                     waits,
+		ExecutorID:                 "here",
+		Log:                        logtest.Quiet(),
+		RegistryIndexComplete:      func() bool { return true },
+		EnsureRegistryIndexCurrent: r.EnsureCurrent,
+		AwaitRecorded:              func(context.Context, string) {},
+		DedupWindow:                stream.DefaultSettings.DedupWindow,
 	})
 	records.SetFailureCause(r.FailureCause)
 	return r
@@ -271,7 +271,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 func (r *rig) decided(workflowID string, n int, at time.Time) {
 	r.failures("orders", 1_000, 1_001)
 	r.t.Helper()
-	w, ok := r.Directory.Workflow(workflowID)
+	w, ok := r.RegistryIndex.Workflow(workflowID)
 	if !ok {
 		r.t.Fatalf("no workflow %s", workflowID)
 	}
@@ -455,7 +455,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 	// While the registry is being restored, it is unknown which accounts have selected which
 	// events, so every failure is kept as a cause.
-	r.config.DirectoryComplete = func() bool { return false }
+	r.config.RegistryIndexComplete = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
 		t.Errorf("no cause is kept: %v", err)
@@ -556,8 +556,8 @@ func TestEventsOfOtherCausesHaveOtherIDs(t *testing.T) {
 	}
 }
 
-// The waiting causes of one account do not delay the events of another account, no matter how many
-// they are and how old they are.
+// TestAStormDelaysNoOtherAccount checks that a backlog of event causes in one account does not
+// delay the events of another account, however long or old the backlog is.
 func TestAStormDelaysNoOtherAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})

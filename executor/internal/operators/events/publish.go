@@ -58,7 +58,7 @@ func (e *Events) publishBatch(
 	}
 	for _, event := range waiting {
 		queue := "" // for events whose workflow was deleted
-		if w, ok := e.config.Directory.Workflow(event.WorkflowID); ok {
+		if w, ok := e.config.RegistryIndex.Workflow(event.WorkflowID); ok {
 			queue = w.Record.Queue
 		}
 		if failedQueues[queue] {
@@ -143,7 +143,7 @@ func (e *Events) recordedExecutions(
 // publishStart publishes the start message of an event, unless the event's workflow no longer
 // exists or belongs to another account, which must not read the input.
 func (e *Events) publishStart(ctx context.Context, event store.Event) error {
-	w, ok := e.config.Directory.Workflow(event.WorkflowID)
+	w, ok := e.config.RegistryIndex.Workflow(event.WorkflowID)
 	if !ok || w.Record.AccountID != event.AccountID {
 		e.config.Log.WithField("event", event.ID).WithField("workflow",
 			event.WorkflowID).Warn("the workflow that operator events start was deleted, or " +

@@ -140,7 +140,7 @@ func accessToNewWorkflow(id, accountID string) accessCheck {
 		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 			return err
 		}
-		if have, ok := s.config.Directory.Workflow(id); ok &&
+		if have, ok := s.config.RegistryIndex.Workflow(id); ok &&
 			have.Record.AccountID != caller.AccountID {
 			return notFoundError("workflow", id, "")
 		}

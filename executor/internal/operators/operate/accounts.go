@@ -24,19 +24,21 @@ func (s *Service) Plans(
 ) (api.List[api.Plan], error) {
 	return runRead(ctx, s, caller, newAccessRule("Plans", accessUnrestricted),
 		func(context.Context) (api.List[api.Plan], error) {
-			plans := s.config.Directory.Plans().Record
+			plans := s.config.RegistryIndex.Plans().Record
 			if accountID != "" {
-				plans = s.planFor(caller, accountID, plans)
+				plans = s.visiblePlan(caller, accountID, plans)
 			}
 			return newPageOfCatalog(plansCursorKind, plans, page, s.apiPlan,
 				func(p registry.Plan) string { return p.ID })
 		})
 }
 
-// planFor returns the plan of an account, as a list with one element. It returns nil if the caller
-// has no access to the account, or if catalog lacks the account's plan.
-func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
-	have, ok := s.config.Directory.Account(accountID)
+// visiblePlan returns the plan of an account, as a list with one element. It returns nil if the
+// caller has no access to the account, or if catalog lacks the account's plan.
+func (s *Service) visiblePlan(
+	caller Caller, accountID string, catalog registry.Plans,
+) registry.Plans {
+	have, ok := s.config.RegistryIndex.Account(accountID)
 	if !ok || !caller.canAccessAccount(accountID) {
 		return nil
 	}
@@ -69,7 +71,7 @@ func (s *Service) Accounts(
 					},
 				), nil
 			}
-			found := s.config.Directory.Accounts(after, page.Limit+1)
+			found := s.config.RegistryIndex.Accounts(after, page.Limit+1)
 			return newListPage(
 				accountsCursorKind,
 				found,
@@ -85,7 +87,7 @@ func (s *Service) Accounts(
 // accountAsList returns a list with only the given account. The list is empty if the account does
 // not exist, or if its ID is not after the cursor position.
 func (s *Service) accountAsList(id, after string) []*registry.Account {
-	have, ok := s.config.Directory.Account(id)
+	have, ok := s.config.RegistryIndex.Account(id)
 	if !ok || id <= after {
 		return nil
 	}
@@ -100,7 +102,7 @@ func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Ac
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
-			have, ok := s.config.Directory.Account(id)
+			have, ok := s.config.RegistryIndex.Account(id)
 			if !ok {
 				return none, notFoundError("account", id, "")
 			}
@@ -210,7 +212,7 @@ func (s *Service) resolvePlan(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil
 	}
-	if have, ok := s.config.Directory.Account(accountID); ok {
+	if have, ok := s.config.RegistryIndex.Account(accountID); ok {
 		return have.Record.Plan, nil
 	}
 	if s.config.DefaultPlan == "" {

@@ -112,7 +112,7 @@ func (s *Service) RestoreRecords(
 			if err := s.config.Editor.EnsureCurrentUnlessRestoring(ctx); err != nil {
 				return err
 			}
-			if len(s.config.Directory.Accounts("", 1)) > 0 {
+			if len(s.config.RegistryIndex.Accounts("", 1)) > 0 {
 				return &Error{
 					Code: api.CodeNotEmpty,
 					Detail: "There are accounts. A backup is restored into an installation in " +

@@ -318,8 +318,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 
 // CompleteCancellations completes interrupted cancellations until the context is done. A
 // cancellation may be interrupted because its process has ended, or because the database or the
-// bucket was restored from an older copy. maxAge is how long streams keep messages. The start
-// messages of older executions are gone, so their keys are not restored.
+// bucket was restored from an older copy. It does not restore the bucket's keys of executions that
+// were accepted longer ago than maxAge, the time for which streams keep messages, because the start
+// messages of these executions are gone.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	conn := s.config.JetStream.Conn()
 	connected := conn.StatusChanged(nats.CONNECTED)

@@ -140,7 +140,7 @@ func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 // does not determine the subject, because the execution may have an order key, or may be in its
 // queue's own stream.
 func (s *Service) startSubject(r *store.Record) string {
-	settings, exist := s.config.Directory.Queue(r.Queue)
+	settings, exist := s.config.RegistryIndex.Queue(r.Queue)
 	if exist && (settings.Record.LaneCount > 0 || settings.Record.Stream != nil) {
 		return ""
 	}

@@ -23,7 +23,7 @@ func (s *Service) EventSubscription(
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
-			have, ok := s.config.Directory.Account(accountID)
+			have, ok := s.config.RegistryIndex.Account(accountID)
 			if !ok {
 				return none, notFoundError("account", accountID, "")
 			}
@@ -37,8 +37,8 @@ func (s *Service) EventSubscription(
 		})
 }
 
-// PutEventSubscription sets which workflow an account's operator events start, and which kinds of
-// events do so. The result reports whether the account had no such settings before.
+// PutEventSubscription sets the workflow that an account's operator events start, and the kinds of
+// events that start it. The result reports whether the subscription is new.
 func (s *Service) PutEventSubscription(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {

@@ -34,7 +34,7 @@ const (
 // Keyring is safe for concurrent use.
 type Keyring struct {
 	editor    *edit.Editor
-	directory *edit.Directory
+	index     *edit.RegistryIndex
 	tokenUses store.TokenUseStore
 	log       logrus.FieldLogger
 	now       func() time.Time
@@ -43,15 +43,15 @@ type Keyring struct {
 	unsavedLastUses map[string]time.Time // last uses not in the database yet, by key ID
 }
 
-// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's own
-// Directory. It saves the times at which keys were used only while Run is running.
+// NewKeyring returns a Keyring that reads keys from index, which must be the editor's own
+// RegistryIndex. It saves the times at which keys were used only while Run is running.
 func NewKeyring(
-	editor *edit.Editor, directory *edit.Directory, tokenUses store.TokenUseStore,
+	editor *edit.Editor, index *edit.RegistryIndex, tokenUses store.TokenUseStore,
 	log logrus.FieldLogger,
 ) *Keyring {
 	return &Keyring{
 		editor:          editor,
-		directory:       directory,
+		index:           index,
 		tokenUses:       tokenUses,
 		log:             log,
 		now:             time.Now,
@@ -70,7 +70,7 @@ func (k *Keyring) CallerByKey(ctx context.Context, text string) (caller Caller, 
 	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
-	key, ok := k.directory.APIKeyByHash(sha256.Sum256([]byte(text)))
+	key, ok := k.index.APIKeyByHash(sha256.Sum256([]byte(text)))
 	return k.callerOf(key, ok)
 }
 
@@ -81,7 +81,7 @@ func (k *Keyring) CallerByKeyID(ctx context.Context, id string) (caller Caller, 
 	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
-	key, ok := k.directory.APIKey(id)
+	key, ok := k.index.APIKey(id)
 	return k.callerOf(key.Record, ok)
 }
 
@@ -131,8 +131,8 @@ func (k *Keyring) recheckKey(ctx context.Context, caller Caller) error {
 // watchKeyEnd returns a channel that is closed when a key is revoked or expires. The caller must
 // call forget when it no longer needs the channel.
 func (k *Keyring) watchKeyEnd(id string) (ended <-chan struct{}, forget func()) {
-	gone, forgetGone := k.directory.WatchAPIKeyDeletion(id)
-	key, ok := k.directory.APIKey(id)
+	gone, forgetGone := k.index.WatchAPIKeyDeletion(id)
+	key, ok := k.index.APIKey(id)
 	if !ok || key.Record.ExpiresAt.IsZero() {
 		return gone, forgetGone
 	}
@@ -225,7 +225,7 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 // deleteExpiredKeys deletes keys that expired more than expiredKeyRetention ago. Otherwise, an
 // application that creates short-lived keys for its web pages would accumulate them.
 func (k *Keyring) deleteExpiredKeys(ctx context.Context) {
-	for _, key := range k.directory.APIKeys("", maxKeysPerExpiryCheck) {
+	for _, key := range k.index.APIKeys("", maxKeysPerExpiryCheck) {
 		if !hasExpired(key, k.now().Add(-expiredKeyRetention)) {
 			continue
 		}

@@ -41,7 +41,7 @@ func (s *Service) Keys(
 			}
 			var found []*registry.APIKey
 			var ids []string
-			for _, key := range s.config.Directory.APIKeys(after, edit.MaxAPIKeys) {
+			for _, key := range s.config.RegistryIndex.APIKeys(after, edit.MaxAPIKeys) {
 				if accountID == "" || key.AccountID == accountID {
 					found, ids = append(found, key), append(ids, key.ID)
 				}
@@ -66,7 +66,7 @@ func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, e
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
 			}
-			key, ok := s.config.Directory.APIKey(id)
+			key, ok := s.config.RegistryIndex.APIKey(id)
 			if !ok {
 				return none, notFoundError("key", id, "")
 			}

@@ -53,9 +53,9 @@ import (
 type Config struct {
 	// Editor changes the registry.
 	Editor *edit.Editor
-	// Directory holds the accounts and workflows. It must be the Editor's own Directory, so that it
-	// contains a change as soon as the Editor's method returns.
-	Directory *edit.Directory
+	// RegistryIndex holds the accounts and workflows. It must be the Editor's own RegistryIndex, so
+	// that it contains a change as soon as the Editor's method returns.
+	RegistryIndex *edit.RegistryIndex
 	// Membership tracks the live processes. Service reads the ingresses' settings from it.
 	Membership *consistency.Membership
 	// Store holds the records.

@@ -34,7 +34,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 			IsJSON: start.Payload.Kind == execution.BodyJSON,
 		})
 	}
-	if settings, exist := s.config.Directory.Queue(at.Workflow.Queue); !exist ||
+	if settings, exist := s.config.RegistryIndex.Queue(at.Workflow.Queue); !exist ||
 		settings.Record.LaneCount == 0 {
 		return "", nil
 	}

@@ -55,9 +55,9 @@ func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Q
 func (s *Service) quota(accountID string) Quota {
 	q := Quota{
 		Account: api.Account{ID: accountID},
-		Active:  s.config.Directory.OtherActiveCount(accountID, ""),
+		Active:  s.config.RegistryIndex.OtherActiveCount(accountID, ""),
 	}
-	if account, ok := s.config.Directory.Account(accountID); ok {
+	if account, ok := s.config.RegistryIndex.Account(accountID); ok {
 		q.Account = apiAccount(account.Record)
 		q.Plan = s.plan(q.Account.Plan)
 	}
@@ -65,7 +65,7 @@ func (s *Service) quota(accountID string) Quota {
 }
 
 func (s *Service) plan(id string) *api.Plan {
-	found := s.config.Directory.Plans().Record.Find(id)
+	found := s.config.RegistryIndex.Plans().Record.Find(id)
 	if found == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (s *Service) PreviewPlanChange(
 			if plan == nil {
 				return none, notFoundError("plan", planID, "")
 			}
-			if _, ok := s.config.Directory.Account(accountID); !ok {
+			if _, ok := s.config.RegistryIndex.Account(accountID); !ok {
 				return none, notFoundError("account", accountID, "")
 			}
 			change := PlanChange{From: s.quota(accountID)}

@@ -155,7 +155,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	}
 	result.Stream = stream.ExecutionsName
 	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
-		s.config.Directory.StoreTargetOf(q.Name) == registry.StoreTargetOwn {
+		s.config.RegistryIndex.StoreTargetOf(q.Name) == registry.StoreTargetOwn {
 		result.Stream = stream.OwnStreamName(q.Name)
 	}
 	if !q.PausedSince.IsZero() {

@@ -86,7 +86,7 @@ func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.
 		i := slices.IndexFunc(all, func(q queues.Queue) bool { return q.Name == name })
 		if i < 0 {
 			settings := &registry.Queue{Name: name}
-			if q, ok := s.config.Directory.Queue(name); ok {
+			if q, ok := s.config.RegistryIndex.Queue(name); ok {
 				settings = q.Record
 			}
 			return unusedQueue(settings), nil
@@ -100,7 +100,7 @@ func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.
 
 // apiQueueStream returns the settings of a queue's own stream, or nil if it has none.
 func (s *Service) apiQueueStream(name string) *api.QueueStream {
-	q, ok := s.config.Directory.Queue(name)
+	q, ok := s.config.RegistryIndex.Queue(name)
 	if !ok || q.Record.Stream == nil {
 		return nil
 	}

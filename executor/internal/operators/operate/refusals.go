@@ -34,7 +34,7 @@ func (s *Service) Refusals(
 ) (api.List[api.Refusal], error) {
 	return runRead(ctx, s, caller, newAccessRule("Refusals", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
-			have, ok := s.config.Directory.Workflow(workflowID)
+			have, ok := s.config.RegistryIndex.Workflow(workflowID)
 			if !ok {
 				return none, notFoundError("workflow", workflowID, "")
 			}
@@ -97,7 +97,7 @@ func (s *Service) AllRefusals(
 
 // refusalsOf reads the refusals that follow the given position in the list. If accountID is not
 // empty, it returns only refusals of the workflows that are in that account now. It finds a
-// workflow's account in the directory, because the database stores refusals without an account: a
+// workflow's account in the index, because the database stores refusals without an account: a
 // workflow may move to another one.
 func (s *Service) refusalsOf(
 	ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int,
@@ -112,7 +112,7 @@ func (s *Service) refusalsOf(
 			return nil, err
 		}
 		for _, sum := range refusals {
-			have, ok := s.config.Directory.Workflow(sum.WorkflowID)
+			have, ok := s.config.RegistryIndex.Workflow(sum.WorkflowID)
 			if ok && have.Record.AccountID == accountID {
 				if found = append(found, sum); len(found) == limit {
 					return found, nil

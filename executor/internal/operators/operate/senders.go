@@ -26,7 +26,7 @@ func (s *Service) SenderPresets(
 		func(context.Context) (api.List[api.SenderPreset], error) {
 			presets := sender.Presets()
 			if accountID != "" {
-				_, ok := s.config.Directory.Account(accountID)
+				_, ok := s.config.RegistryIndex.Account(accountID)
 				if !ok || !caller.canAccessAccount(accountID) {
 					presets = nil
 				}

@@ -39,7 +39,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 			if have.FreeBytes >= 0 {
 				size.Database.FreeBytes = &have.FreeBytes
 			}
-			all, since := s.config.Directory.CountWorkflows(now.Add(-requestCountPeriod))
+			all, since := s.config.RegistryIndex.CountWorkflows(now.Add(-requestCountPeriod))
 			size.Workflows, size.WorkflowsLastWeek = int64(all), int64(since)
 			return size, nil
 		})

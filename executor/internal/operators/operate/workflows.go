@@ -59,7 +59,7 @@ const searchBatchSize = 1000
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
-			page := s.config.Directory.Workflows(accountID, after, searchBatchSize)
+			page := s.config.RegistryIndex.Workflows(accountID, after, searchBatchSize)
 			for _, w := range page {
 				if !yield(w) {
 					return
@@ -77,7 +77,7 @@ func (s *Service) findWorkflows(
 	ctx context.Context, filter WorkflowFilter, after string, limit int,
 ) []*registry.Workflow {
 	if filter.Text == "" && !filter.Active {
-		return s.config.Directory.Workflows(filter.AccountID, after, limit)
+		return s.config.RegistryIndex.Workflows(filter.AccountID, after, limit)
 	}
 	var found []*registry.Workflow
 	for w := range s.workflows(filter.AccountID, after) {
@@ -109,7 +109,7 @@ func (s *Service) currentWorkflow(ctx context.Context, id string) (*registry.Wor
 	if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
-	have, ok := s.config.Directory.Workflow(id)
+	have, ok := s.config.RegistryIndex.Workflow(id)
 	if !ok {
 		return nil, notFoundError("workflow", id, "")
 	}
@@ -125,14 +125,14 @@ type ExecutionOrigin struct {
 }
 
 // Origin returns the origin of an execution or a message. If the caller has no access to the
-// workflow, Origin returns the zero value. It uses this process's directory, which may lag slightly
+// workflow, Origin returns the zero value. It uses this process's index, which may lag slightly
 // behind.
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (ExecutionOrigin, error) {
 	return runRead(ctx, s, caller, newAccessRule("Origin", accessUnrestricted),
 		func(context.Context) (origin ExecutionOrigin, err error) {
-			have, ok := s.config.Directory.Workflow(workflowID)
+			have, ok := s.config.RegistryIndex.Workflow(workflowID)
 			if ok && caller.canAccessAccount(have.Record.AccountID) {
 				origin = ExecutionOrigin{
 					WorkflowName: have.Record.Name,
@@ -367,7 +367,7 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 // planRefusalCode returns the error code for requests to an active workflow that the account's plan
 // does not allow. It returns "" if the plan allows the workflow.
 func (s *Service) planRefusalCode(w *registry.Workflow) string {
-	view, ok := s.config.Directory.Lookup(w.ID)
+	view, ok := s.config.RegistryIndex.Lookup(w.ID)
 	switch {
 	case !w.Active || !ok || !view.Workflow.Active:
 		return ""

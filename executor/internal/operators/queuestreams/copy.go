@@ -110,9 +110,9 @@ func (m *Mover) newCopier(
 	return c, m.startCopier(ctx, c)
 }
 
-// newWorkflowCopier is like newCopier, for the delivery IDs of a workflow that changes its queue.
-// The copier continues where an earlier copier for the same workflow and streams ended.
-func (m *Mover) newWorkflowCopier(
+// newCopierForWorkflow is like newCopier, for the delivery IDs of a workflow that changes its
+// queue. The copier continues where an earlier copier for the same workflow and streams ended.
+func (m *Mover) newCopierForWorkflow(
 	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
 ) (*deliveryIDCopier, error) {
 	c := &deliveryIDCopier{
@@ -288,7 +288,7 @@ func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, e
 func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	var ids []string
 	for after := ""; ; {
-		some := m.config.Directory.Workflows("", after, 1000)
+		some := m.config.RegistryIndex.Workflows("", after, 1000)
 		for _, w := range some {
 			if w.Queue == queue {
 				ids = append(ids, w.ID)
@@ -337,7 +337,7 @@ func (c *deliveryIDCopier) catchUp(ctx context.Context) error {
 	for {
 		got, meta, err := c.nextMessage(jetstream.NextContext(ctx))
 		if err != nil {
-			return c.readError(ctx, err)
+			return c.wrapReadError(ctx, err)
 		}
 		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
 			return c.awaitStored(ctx)
@@ -360,11 +360,11 @@ func (c *deliveryIDCopier) catchUpFullStream(ctx context.Context) error {
 			}
 			continue
 		case !errors.Is(err, nats.ErrTimeout):
-			return c.readError(ctx, err)
+			return c.wrapReadError(ctx, err)
 		}
 		info, err := c.reader.Info(ctx)
 		if err != nil {
-			return c.readError(ctx, err)
+			return c.wrapReadError(ctx, err)
 		}
 		if info.NumPending == 0 {
 			return c.awaitStored(ctx)
@@ -372,9 +372,9 @@ func (c *deliveryIDCopier) catchUpFullStream(ctx context.Context) error {
 	}
 }
 
-// readError returns the error for a read that ended early. Unless the context is done, it wraps
+// wrapReadError returns the error for a read that ended early. Unless the context is done, it wraps
 // errRestartMove: the consumer may have been lost with its server, so the move must start over.
-func (c *deliveryIDCopier) readError(ctx context.Context, err error) error {
+func (c *deliveryIDCopier) wrapReadError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	} else {

@@ -20,12 +20,12 @@ func (m *Mover) LongestMove() time.Duration {
 // these moves.
 func (m *Mover) trackMoves() {
 	now := map[string]bool{}
-	for _, q := range m.config.Directory.QueueSettings() {
+	for _, q := range m.config.RegistryIndex.QueueSettings() {
 		if q.Stream != nil && q.Stream.Phase.IsMoving() {
 			now["queue."+q.Name] = true
 		}
 	}
-	for _, id := range m.config.Directory.IntakeClosedWorkflows() {
+	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflows() {
 		now["workflow."+id] = true
 	}
 	m.mu.Lock()

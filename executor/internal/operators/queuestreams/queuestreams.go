@@ -32,11 +32,11 @@ import (
 
 // Config holds the dependencies of a Mover. The Mover does not own them.
 type Config struct {
-	JetStream jetstream.JetStream
-	Editor    *edit.Editor
-	Directory *edit.Directory
-	Settings  stream.Settings // settings of the shared stream
-	Log       logrus.FieldLogger
+	JetStream     jetstream.JetStream
+	Editor        *edit.Editor
+	RegistryIndex *edit.RegistryIndex
+	Settings      stream.Settings // settings of the shared stream
+	Log           logrus.FieldLogger
 	// OnStep is called before each step of a move, with the name of the step. It is for tests and
 	// may be nil.
 	OnStep func(step string)
@@ -122,7 +122,7 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 		Replicas:      int(spec.Replicas),
 		PlacementTags: spec.PlacementTags,
 	}
-	q, _ := m.config.Directory.Queue(queue)
+	q, _ := m.config.RegistryIndex.Queue(queue)
 	if q.Record == nil || q.Record.Stream == nil ||
 		q.Record.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
 		if err := m.checkLanesDrained(ctx, queue, stream.Layout{Own: true}); err != nil {
@@ -159,7 +159,7 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 // registry then refuses the change to the record, because somebody else has changed the record
 // since MoveToOwnStream checked its condition.
 func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
-	q, ok := m.config.Directory.Queue(queue)
+	q, ok := m.config.RegistryIndex.Queue(queue)
 	if !ok || q.Record.Stream == nil {
 		return nil
 	}
@@ -188,10 +188,10 @@ func (m *Mover) checkSpec(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// checkLanesDrained returns edit.ErrOrderedExecutionsWaiting if executions with an order key still
-// wait in the stream to which a queue would move. After a move, runners take a lane's executions
-// from the old stream first, so the executions that wait in the new stream would run after newer
-// ones.
+// checkLanesDrained returns edit.ErrOrderedExecutionsWaiting if the stream to which a queue would
+// move still holds ordered executions from before an earlier move. After a move, runners first take
+// all of a lane's executions from the stream that the queue has left, so those old executions would
+// run after newer ones.
 func (m *Mover) checkLanesDrained(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.AreLanesDrained(ctx, m.config.JetStream, to, queue)
@@ -205,7 +205,7 @@ func (m *Mover) checkLanesDrained(ctx context.Context, queue string, to stream.L
 // MoveToShared moves a queue back to the shared stream. It returns when the move is complete.
 // Messages in the queue's own stream stay there until they expire.
 func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
-	q, ok := m.config.Directory.Queue(queue)
+	q, ok := m.config.RegistryIndex.Queue(queue)
 	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.QueuePhaseOwnStream {
 		if err := m.checkLanesDrained(ctx, queue, stream.Layout{}); err != nil {
 			return err
@@ -244,12 +244,12 @@ func (m *Mover) Run(ctx context.Context) {
 // have to wait for each other, because only one copier can read a stream at a time.)
 func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
-	for _, q := range m.config.Directory.QueueSettings() {
+	for _, q := range m.config.RegistryIndex.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
 			m.recordResumeResult(q.Name, nil)
 			continue
 		}
-		have, ok := m.config.Directory.Queue(q.Name)
+		have, ok := m.config.RegistryIndex.Queue(q.Name)
 		after := movingPhaseStallTimeout
 		if q.StoreTarget() == registry.StoreTargetClosed {
 			after = closedPhaseStallTimeout
@@ -258,8 +258,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 			err = errors.Join(err, m.resumeMove(ctx, q.Name))
 		}
 	}
-	for _, id := range m.config.Directory.IntakeClosedWorkflows() {
-		have, ok := m.config.Directory.Workflow(id)
+	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflows() {
+		have, ok := m.config.RegistryIndex.Workflow(id)
 		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
 			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 			_, opening := m.config.Editor.SetWorkflowIntakeClosed(changing, id, false)
@@ -345,7 +345,7 @@ func (m *Mover) completeLockedMove(ctx context.Context, queue string) error {
 		if err != nil {
 			return err
 		}
-		have, ok := m.config.Directory.Queue(queue)
+		have, ok := m.config.RegistryIndex.Queue(queue)
 		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.IsMoving() {
 			return nil
 		}
@@ -445,7 +445,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 	m.reportStep(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not restored
-		q, _ := m.config.Directory.Queue(queue)
+		q, _ := m.config.RegistryIndex.Queue(queue)
 		if q.Record == nil || q.Record.Stream == nil {
 			return errRestartMove
 		}
@@ -578,7 +578,7 @@ func (m *Mover) revisionInPhase(
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AttemptTimeout)
 	defer cancel()
 	_ = retryTransient(asking, func() error { return m.config.Editor.EnsureCurrent(asking) })
-	q, ok := m.config.Directory.Queue(queue)
+	q, ok := m.config.RegistryIndex.Queue(queue)
 	return q.Revision, ok && q.Record.Stream != nil && q.Record.Stream.Phase == phase
 }
 
@@ -624,7 +624,7 @@ func (m *Mover) copyWorkflowDeliveryIDs(
 ) (*deliveryIDCopier, error) {
 	copying, cancel := context.WithTimeout(ctx, workflowCopyTimeout)
 	defer cancel()
-	ids, err := m.newWorkflowCopier(copying, from, to, change)
+	ids, err := m.newCopierForWorkflow(copying, from, to, change)
 	if err != nil {
 		return nil, err
 	}
@@ -684,7 +684,7 @@ func (m *Mover) MoveWorkflow(
 			_, err := m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false)
 			return err
 		})
-		w, ok := m.config.Directory.Workflow(change.WorkflowID)
+		w, ok := m.config.RegistryIndex.Workflow(change.WorkflowID)
 		if ok && w.Record.Queue == change.To {
 			if err := m.copyAfterUnconfirmedMove(ctx, ids, w.Revision); err != nil {
 				return err
@@ -698,7 +698,7 @@ func (m *Mover) MoveWorkflow(
 
 // layoutOf returns the layout of the stream that a queue uses. The queue must not be moving.
 func (m *Mover) layoutOf(queue string) stream.Layout {
-	q, _ := m.config.Directory.Queue(queue)
+	q, _ := m.config.RegistryIndex.Queue(queue)
 	return stream.Layout{Own: q.Record.StoreTarget() == registry.StoreTargetOwn}
 }
 
@@ -706,7 +706,7 @@ func (m *Mover) layoutOf(queue string) stream.Layout {
 // if one of the queues is moving.
 func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
-		q, ok := m.config.Directory.Queue(name)
+		q, ok := m.config.RegistryIndex.Queue(name)
 		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.IsMoving() {
 			return revisions, fmt.Errorf("%w: %s", edit.ErrQueueMoves, name)
 		}
@@ -723,7 +723,7 @@ func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 		return err
 	}
 	m.ownStreamMissing = false
-	for _, q := range m.config.Directory.QueueSettings() {
+	for _, q := range m.config.RegistryIndex.QueueSettings() {
 		if q.Stream == nil || q.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
 			continue
 		}
@@ -756,7 +756,7 @@ func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 }
 
 func (m *Mover) deleteOwnStreamsIfUnused(ctx context.Context, queue string) error {
-	have, _ := m.config.Directory.Queue(queue)
+	have, _ := m.config.RegistryIndex.Queue(queue)
 	if have.Record != nil && have.Record.Stream != nil &&
 		have.Record.Stream.Phase != registry.QueuePhaseDrainingOwnStream {
 		delete(m.emptySince, queue)

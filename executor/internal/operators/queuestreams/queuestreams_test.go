@@ -51,7 +51,7 @@ func start(t *testing.T, nc *nats.Conn) *fixture {
 
 func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuestreams.Mover {
 	return queuestreams.New(queuestreams.Config{
-		JetStream: f.JetStream, Editor: f.Editor, Directory: f.Directory, Settings: settings,
+		JetStream: f.JetStream, Editor: f.Editor, RegistryIndex: f.RegistryIndex, Settings: settings,
 		Log: logtest.Quiet(), OnStep: reached,
 	})
 }
@@ -281,14 +281,15 @@ func TestMovesUnderLoad(t *testing.T) {
 		if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.QueuePhaseOwnStream {
+		q, _ := f.RegistryIndex.Queue("q")
+		if q.Record.Stream.Phase != registry.QueuePhaseOwnStream {
 			t.Errorf("after the move in: %s", q.Record.Stream.Phase)
 		}
 		l.await(30)
 		if err := m.MoveToShared(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
-		q, _ := f.Directory.Queue("q")
+		q, _ = f.RegistryIndex.Queue("q")
 		if q.Record.Stream.Phase != registry.QueuePhaseDrainingOwnStream {
 			t.Errorf("after the move out: %s", q.Record.Stream.Phase)
 		}
@@ -393,7 +394,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 					want = registry.QueuePhaseDrainingOwnStream
 				}
 				for deadline := time.Now().Add(30 * time.Second); ; {
-					q, _ := f.Directory.Queue("q")
+					q, _ := f.RegistryIndex.Queue("q")
 					if q.Record.Stream.Phase == want {
 						break
 					}
@@ -438,7 +439,7 @@ func TestALongMoveHoldsUpNothingElse(t *testing.T) {
 	go func() { defer close(ended); m.Run(running) }()
 	moving := func() (list []string) {
 		for _, queue := range queues {
-			if q, _ := f.Directory.Queue(queue); q.Record.Stream.Phase.IsMoving() {
+			if q, _ := f.RegistryIndex.Queue(queue); q.Record.Stream.Phase.IsMoving() {
 				list = append(list, queue)
 			}
 		}
@@ -539,7 +540,7 @@ func TestAQueueThatOpensLate(t *testing.T) {
 				}
 				c.before(f, endCall)
 				f.storeLate(t.Context(), "q")
-				q, _ := f.Directory.Queue("q")
+				q, _ := f.RegistryIndex.Queue("q")
 				if _, err := f.SetStreamPhase(t.Context(), "q", q.Revision,
 					registry.QueuePhaseOwnStream); err != nil {
 					t.Error(err)
@@ -565,9 +566,9 @@ func TestAQueueThatOpensLate(t *testing.T) {
 	}
 }
 
-// An ingress reopens the queue in the old stream just before the last step of the queue's move is
-// stored, and is still storing a delivery there afterwards. The executor must wait until the
-// delivery is stored, and copy the delivery's ID to the new stream, too.
+// An ingress accepts a delivery for the old stream just before the last step of the queue's move is
+// stored, but stores the delivery only afterwards. The executor must wait until the delivery is
+// stored, and copy its delivery ID to the new stream, too.
 func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -588,7 +589,7 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 		}
 		view, _ := f.ingresses[0].Lookup("wf")
 		permit := view.Workflow.AcquirePermit()
-		q, _ := f.Directory.Queue("q")
+		q, _ := f.RegistryIndex.Queue("q")
 		ingress.Go(func() {
 			_, err := f.SetStreamPhase(t.Context(), "q", q.Revision, registry.QueuePhaseOwnStream)
 			if err != nil {
@@ -605,7 +606,7 @@ func TestAQueueThatOpensLateWhileAnIngressStores(t *testing.T) {
 			permit.Release()
 		})
 		retry.Until(t.Context(), time.Millisecond, func() bool {
-			q, _ := f.Directory.Queue("q")
+			q, _ := f.RegistryIndex.Queue("q")
 			return q.Record.Stream.Phase == registry.QueuePhaseOwnStream
 		})
 	})
@@ -713,7 +714,7 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	if err := first.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{}); err == nil {
 		t.Fatal("it was not interrupted")
 	}
-	q, _ := f.Directory.Queue("q")
+	q, _ := f.RegistryIndex.Queue("q")
 	if q.Record.Stream.Phase != registry.QueuePhaseClosedMovingToOwn {
 		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
 	}
@@ -756,7 +757,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 		}); err != nil {
 			t.Fatalf("to %s: %v", queue, err)
 		}
-		w, _ := f.Directory.Workflow("wf")
+		w, _ := f.RegistryIndex.Workflow("wf")
 		if w.Record.Queue != queue || w.Record.IntakeClosed {
 			t.Errorf("the workflow is %+v", w.Record)
 		}
@@ -817,7 +818,7 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	if _, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); !ok {
 		t.Errorf("without the IDs of the latest deliveries: %v", err)
 	}
-	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "shared" {
+	if w, _ := f.RegistryIndex.Workflow("wf"); w.Record.Queue != "shared" {
 		t.Errorf("the workflow is %+v", w.Record)
 	}
 	if err := f.moveWorkflow(m, change, func(ctx context.Context) error {
@@ -825,7 +826,7 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
+	if w, _ := f.RegistryIndex.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
 		t.Errorf("the workflow is %+v", w.Record)
 	}
 	if duplicate, err := f.send(0, "wf", "1"); err != nil || !duplicate {
@@ -965,7 +966,7 @@ func TestAWorkflowsCopyGoesOn(t *testing.T) {
 		t.Fatalf("it was not interrupted: %v", err)
 	}
 	check(progress.Unsubscribe())
-	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
+	if w, _ := f.RegistryIndex.Workflow("wf"); w.Record.Queue != "p" || w.Record.IntakeClosed {
 		t.Errorf("after an interrupted call, the workflow is %+v", w.Record)
 	}
 
@@ -1142,7 +1143,7 @@ func TestSettingsAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
 	}
-	if q, ok := f.Directory.Queue("q"); ok && q.Record.Stream != nil {
+	if q, ok := f.RegistryIndex.Queue("q"); ok && q.Record.Stream != nil {
 		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
 	}
 	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second call only changes the size

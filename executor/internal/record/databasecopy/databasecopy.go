@@ -250,14 +250,14 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	case identity.Restoring:
 		return errRestoring
 	}
-	older, clustered, err := c.outdatedBuckets(asking)
+	outdated, clustered, err := c.outdatedBuckets(asking)
 	switch {
 	case err != nil:
 		return err
-	case len(older) > 0 && clustered && c.outdatedFor() < restoreDelay:
+	case len(outdated) > 0 && clustered && c.outdatedFor() < restoreDelay:
 		return errors.New("it is older than the database's copy of it, or was lost")
-	case len(older) > 0 || identity.ID == "":
-		if err := c.restore(ctx, older); err != nil {
+	case len(outdated) > 0 || identity.ID == "":
+		if err := c.restore(ctx, outdated); err != nil {
 			return fmt.Errorf("it was lost, or is older than the database's copy of it, and is "+
 				"not restored yet: %w", err)
 		}
@@ -287,13 +287,13 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 	return time.Since(c.outdatedSince)
 }
 
-// outdatedBuckets returns the buckets that are older than their copies in the database. older maps
-// each of them to the newest revision that its copy contains. clustered is true if any bucket,
+// outdatedBuckets returns the buckets that are older than their copies in the database. outdated
+// maps each of them to the newest revision that its copy contains. clustered is true if any bucket,
 // older or not, has several replicas.
 func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
-) (older map[string]uint64, clustered bool, err error) {
-	older = map[string]uint64{}
+) (outdated map[string]uint64, clustered bool, err error) {
+	outdated = map[string]uint64{}
 	for _, bucket := range copiedBuckets() {
 		c.mu.Lock()
 		reached, restart := c.copiedRevisions[bucket], c.restartMirror[bucket]
@@ -318,18 +318,18 @@ func (c *RegistryCopy) outdatedBuckets(
 		}
 		clustered = clustered || info.Config.Replicas > 1
 		if info.State.LastSeq < at.Revision {
-			older[bucket] = at.Revision
+			outdated[bucket] = at.Revision
 		}
 	}
-	return older, clustered, nil
+	return outdated, clustered, nil
 }
 
-// restore restores the registry from the database's copy. older holds the buckets that are behind
-// their copies: see outdatedBuckets. beginRestore deletes the outdated content of these buckets,
-// and restore then adds all records that the registry lacks. If the registry has no identity,
-// restore finally makes it usable by writing one.
-func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
-	begun, err := c.beginRestore(ctx, older)
+// restore restores the registry from the database's copy. outdated holds the buckets that are
+// behind their copies: see outdatedBuckets. beginRestore deletes the outdated content of these
+// buckets, and restore then adds all records that the registry lacks. If the registry has no
+// identity, restore finally makes it usable by writing one.
+func (c *RegistryCopy) restore(ctx context.Context, outdated map[string]uint64) error {
+	begun, err := c.beginRestore(ctx, outdated)
 	if err != nil {
 		return err
 	}
@@ -380,16 +380,15 @@ type restoreState struct {
 	hasCopy          bool                  // whether the database has a copy
 }
 
-// beginRestore prepares a restore. older holds the buckets that are behind their copies in the
-// database. It maps each of them to the newest revision in its copy, and beginRestore makes the
-// bucket's new revisions begin above that. beginRestore also makes running processes stop using the
-// earlier registry that they have in memory.
+// beginRestore prepares a restore. outdated maps each bucket that is behind its copy in the
+// database to the newest revision in that copy; beginRestore makes the bucket's new revisions begin
+// above it. Running processes then stop using the earlier registry that they have in memory.
 func (c *RegistryCopy) beginRestore(
-	ctx context.Context, older map[string]uint64,
+	ctx context.Context, outdated map[string]uint64,
 ) (b restoreState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // a response may be lost
 	defer cancel()
-	for bucket, position := range older {
+	for bucket, position := range outdated {
 		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
 			return b, err
 		}

@@ -45,10 +45,10 @@ func openStore(t *testing.T) store.Store {
 // process is an executor reduced to the parts that use the registry.
 type process struct {
 	*edit.Editor
-	directory *edit.Directory
-	copy      *databasecopy.RegistryCopy
-	js        jetstream.JetStream
-	stop      func()
+	index *edit.RegistryIndex
+	copy  *databasecopy.RegistryCopy
+	js    jetstream.JetStream
+	stop  func()
 }
 
 // start starts an executor with the database s. If keeps is true, the executor also mirrors the
@@ -70,8 +70,8 @@ func startWith(
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	fatal(t, edit.EnsureBuckets(ctx, js, 1))
-	p := &process{directory: edit.NewDirectory(nil), js: js, stop: cancel}
-	follower, err := consistency.Follow(ctx, js, p.directory, logtest.Quiet())
+	p := &process{index: edit.NewRegistryIndex(nil), js: js, stop: cancel}
+	follower, err := consistency.Follow(ctx, js, p.index, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	membership, err := consistency.JoinAsFirst(ctx, nc)
@@ -94,7 +94,7 @@ func startWith(
 	t.Cleanup(lease.Stop)
 	mustBecomeCurrent(t, func(context.Context) (err error) {
 		p.Editor, err = edit.NewEditor(ctx, edit.Config{
-			JetStream: js, Directory: p.directory, Follower: follower, Lease: lease,
+			JetStream: js, RegistryIndex: p.index, Follower: follower, Lease: lease,
 			Membership: membership, DatabaseCopy: p.copy,
 		})
 		return err
@@ -688,7 +688,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	in.awaitUnavailable(t, "wf")
 	in.awaitAvailable(t, "wf")
 	mustBecomeCurrent(t, p.EnsureCurrent)
-	if _, ok := p.directory.Account("restored"); !ok {
+	if _, ok := p.index.Account("restored"); !ok {
 		t.Error("what a backup has restored is gone")
 	}
 }

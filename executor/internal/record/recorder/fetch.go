@@ -287,8 +287,8 @@ func (r *Recorder) fetchBurst(
 	return len(messages), drained, err
 }
 
-// addFetched adds messages to arrived. It also updates the number of start messages that are
-// waiting in the stream, which the metadata of the last message contains.
+// addFetched adds messages to arrived. If the messages are start messages, it also updates the
+// backlog of their stream, from the metadata of the last message.
 func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivalBuffer) {
 	if len(messages) == 0 {
 		return

@@ -241,10 +241,11 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// Another executor has received a message of a queue's own stream, but has not acknowledged it. The
-// recorder starts with a database that may have been replaced, so it cannot know yet whether the
-// database lacks later messages of that stream. The shared streams still count as completely
-// recorded, so that lost executions can be searched for there.
+// TestAnOwnStreamThatHasToBeComparedAgain starts a recorder with a database that may have been
+// replaced, while another executor holds an unacknowledged message of a queue's own stream. Because
+// of this message, the recorder cannot yet find out whether the database lacks later messages of
+// that stream, and the executor is not ready. The search for lost executions nevertheless covers
+// the shared streams, which count as completely recorded.
 func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -232,18 +232,18 @@ func (r *databaseRecovery) end(ready *ops.Readiness) (wasBehind bool) {
 	return true
 }
 
-// updateAckFloor stores the parameter now as the ack floor of a stream. If the previous ack floor
-// was higher, another executor has rewound the consumer, and updateAckFloor returns the sequence of
-// that ack floor. Otherwise, it returns 0.
-func (r *databaseRecovery) updateAckFloor(stream string, now ackFloor) (before uint64) {
+// updateAckFloor stores floor as the ack floor of a stream. If the previous ack floor was higher,
+// another executor has rewound the consumer, and updateAckFloor returns the sequence of the
+// previous ack floor. Otherwise, it returns 0.
+func (r *databaseRecovery) updateAckFloor(stream string, floor ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ackFloors == nil {
 		r.ackFloors = map[string]ackFloor{}
 	}
 	last := r.ackFloors[stream]
-	r.ackFloors[stream] = now
-	if last.streamIdentity == now.streamIdentity && last.sequence > now.sequence {
+	r.ackFloors[stream] = floor
+	if last.streamIdentity == floor.streamIdentity && last.sequence > floor.sequence {
 		return last.sequence
 	}
 	return 0

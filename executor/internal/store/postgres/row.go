@@ -146,8 +146,7 @@ func mapSlice[T, V any](items []T, value func(T) V) []V {
 // storedIDs returns the stored form of IDs.
 func storedIDs(ids []string) [][]byte { return mapSlice(ids, store.EncodeID) }
 
-// nilIf returns nil if text equals the parameter none, otherwise a pointer to text. nil is stored
-// as NULL.
+// nilIf returns nil, which is stored as NULL, if text equals none, and otherwise a pointer to text.
 func nilIf(text, none string) *string {
 	if text == none {
 		return nil

@@ -38,7 +38,8 @@ func TestAStandbyIsNoDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil || !strings.Contains(err.Error(), "standby") {
-		// The first calls may fail because they still use the broken connections to the primary.
+		// Retry until the error names the standby: the first calls may fail with other errors,
+		// because they still use broken connections to the primary.
 		if err = s.Ping(t.Context()); err == nil {
 			t.Fatal("a standby counts as a database")
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // BaselineVersion is the schema version of the first release, which each driver's first migration
-// creates. Unreleased earlier programs used lower versions. They reject a database of this program
-// because it is newer, and this program rejects their databases: see CheckBaseline.
+// creates. Builds from before the first release used lower versions. They refuse a database of this
+// version as too new, and CheckBaseline refuses theirs.
 const BaselineVersion = 100
 
 // Migrations reads a driver's migrations from the files NUMBER_NAME.sql, each of which has the

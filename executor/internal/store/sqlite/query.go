@@ -33,7 +33,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// eachRow runs a query and calls the function row for each row of the result.
+// eachRow runs a query and calls row with each row of the result.
 func eachRow(
 	ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any,
 ) error {

@@ -76,7 +76,7 @@ type RetainedAmount struct {
 	DailyGrowth   float64 // how much PerDay increases per day
 	// KeepDays is the number of days for which everything is kept. 0 means forever.
 	KeepDays float64
-	// AccumulatedDays is the number of days in which the current amount arrived. 0 means that all
+	// AccumulatedDays is how many days it took for the current amount to build up. 0 means that all
 	// of it has just arrived.
 	AccumulatedDays float64
 }

@@ -19,43 +19,43 @@ func (r *recordIndex) deleteAPIKey(id string) {
 }
 
 // APIKey returns a key and its revision, and reports whether the key exists.
-func (d *Directory) APIKey(id string) (Versioned[*registry.APIKey], bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.current.apiKeys.Get(id)
+func (r *RegistryIndex) APIKey(id string) (Versioned[*registry.APIKey], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.current.apiKeys.Get(id)
 }
 
 // APIKeyByHash returns the key whose text has the given SHA-256 hash, and reports whether it
 // exists.
-func (d *Directory) APIKeyByHash(sha256 [sha256.Size]byte) (*registry.APIKey, bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	key, ok := d.current.apiKeysByHash[sha256]
+func (r *RegistryIndex) APIKeyByHash(sha256 [sha256.Size]byte) (*registry.APIKey, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	key, ok := r.current.apiKeysByHash[sha256]
 	return key, ok
 }
 
 // APIKeys returns at most limit keys, sorted by ID, starting after the given ID.
-func (d *Directory) APIKeys(after string, limit int) []*registry.APIKey {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return page(&d.current.apiKeys, after, limit)
+func (r *RegistryIndex) APIKeys(after string, limit int) []*registry.APIKey {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return page(&r.current.apiKeys, after, limit)
 }
 
 // WatchAPIKeyDeletion returns a channel that is closed once the key with the given ID no longer
 // exists. The caller must call forget when it stops waiting.
-func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r *RegistryIndex) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	w := &apiKeyDeletionWatch{id: id, gone: make(chan struct{})}
-	if _, ok := d.current.apiKeys.Get(id); !ok {
+	if _, ok := r.current.apiKeys.Get(id); !ok {
 		close(w.gone)
 		return w.gone, func() {}
 	}
-	d.keyDeletionWatches[w] = struct{}{}
+	r.keyDeletionWatches[w] = struct{}{}
 	return w.gone, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.keyDeletionWatches, w)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.keyDeletionWatches, w)
 	}
 }
 
@@ -67,10 +67,10 @@ type apiKeyDeletionWatch struct {
 
 // notifyAPIKeyDeletions closes the channels of the watches whose keys no longer exist. It must be
 // called after keys have been deleted. The caller must hold mu.
-func (d *Directory) notifyAPIKeyDeletions() {
-	for w := range d.keyDeletionWatches {
-		if _, ok := d.current.apiKeys.Get(w.id); !ok {
-			delete(d.keyDeletionWatches, w)
+func (r *RegistryIndex) notifyAPIKeyDeletions() {
+	for w := range r.keyDeletionWatches {
+		if _, ok := r.current.apiKeys.Get(w.id); !ok {
+			delete(r.keyDeletionWatches, w)
 			close(w.gone)
 		}
 	}

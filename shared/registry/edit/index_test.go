@@ -12,11 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// As soon as Directory.Workflow returns a workflow as active, OtherActiveCount counts that
+// As soon as RegistryIndex.Workflow returns a workflow as active, OtherActiveCount counts that
 // workflow. If it were counted later, one workflow more than the plan allows could be activated.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
-	d := edit.NewDirectory(nil)
+	d := edit.NewRegistryIndex(nil)
 	d.FinishLoad()
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }
@@ -63,13 +63,13 @@ func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.CreateWorkflow(t, "wf", "free", true)
-	have, _ := r.Directory.Workflow("wf")
+	have, _ := r.RegistryIndex.Workflow("wf")
 	var toggling sync.WaitGroup
 	done := make(chan struct{})
 	toggling.Go(func() {
 		for {
-			r.Directory.Apply(registry.Change{Revision: have.Revision, DeletedWorkflow: "wf"})
-			r.Directory.Apply(registry.Change{Revision: have.Revision, Workflow: have.Record})
+			r.RegistryIndex.Apply(registry.Change{Revision: have.Revision, DeletedWorkflow: "wf"})
+			r.RegistryIndex.Apply(registry.Change{Revision: have.Revision, Workflow: have.Record})
 			select {
 			case <-done:
 				return

@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Directory holds the registry's records in sorted order, for the operators' API. The records that
-// its methods return must not be modified.
-type Directory struct {
+// RegistryIndex holds the registry's records in sorted order, for the operators' API. The records
+// that its methods return must not be modified.
+type RegistryIndex struct {
 	*registry.Snapshot
 
 	mu      sync.RWMutex
@@ -47,7 +47,7 @@ type recordIndex struct {
 	apiKeysByHash map[[sha256.Size]byte]*registry.APIKey
 }
 
-func newRecords() *recordIndex {
+func newRecordIndex() *recordIndex {
 	return &recordIndex{
 		eventSubscribers:      map[string]*registry.Account{},
 		closedWorkflows:       map[string]struct{}{},
@@ -76,11 +76,11 @@ type Versioned[T any] struct {
 // contains a "/".
 func accountWorkflowKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
 
-// NewDirectory returns an empty directory. keys decrypts the secrets of senders; nil means that
+// NewRegistryIndex returns an empty index. keys decrypts the secrets of senders; nil means that
 // there are no keys.
-func NewDirectory(keys *seal.Keys) *Directory {
-	r := newRecords()
-	return &Directory{
+func NewRegistryIndex(keys *seal.Keys) *RegistryIndex {
+	r := newRecordIndex()
+	return &RegistryIndex{
 		Snapshot:           registry.NewSnapshot(keys),
 		current:            r,
 		writeTarget:        r,
@@ -91,31 +91,31 @@ func NewDirectory(keys *seal.Keys) *Directory {
 // Apply implements consistency.Sink. It updates the snapshot before the records. An activation
 // reads a record and then checks the plan's limit against the snapshot's count of active workflows,
 // so the count must never be older than the records.
-func (d *Directory) Apply(c registry.Change) {
-	d.Snapshot.Apply(c)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writeTarget.apply(c)
+func (r *RegistryIndex) Apply(c registry.Change) {
+	r.Snapshot.Apply(c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeTarget.apply(c)
 	if c.DeletedAPIKey != "" {
-		d.notifyAPIKeyDeletions()
+		r.notifyAPIKeyDeletions()
 	}
 }
 
 // FinishLoad implements consistency.Sink.
-func (d *Directory) FinishLoad() {
-	d.Snapshot.FinishLoad()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.current = d.writeTarget
-	d.notifyAPIKeyDeletions()
+func (r *RegistryIndex) FinishLoad() {
+	r.Snapshot.FinishLoad()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = r.writeTarget
+	r.notifyAPIKeyDeletions()
 }
 
 // Reset implements consistency.Sink.
-func (d *Directory) Reset() {
-	d.Snapshot.Reset()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writeTarget = newRecords()
+func (r *RegistryIndex) Reset() {
+	r.Snapshot.Reset()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeTarget = newRecordIndex()
 }
 
 func (r *recordIndex) apply(c registry.Change) {
@@ -179,74 +179,74 @@ func (r *recordIndex) updateUnfinishedTransition(accountID string) {
 }
 
 // Plans returns the plan catalog and its revision. The catalog is nil if none has been stored.
-func (d *Directory) Plans() Versioned[registry.Plans] {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.current.plans
+func (r *RegistryIndex) Plans() Versioned[registry.Plans] {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.current.plans
 }
 
 // Account returns an account and its revision, and reports whether the account exists.
-func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.current.accounts.Get(id)
+func (r *RegistryIndex) Account(id string) (Versioned[*registry.Account], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.current.accounts.Get(id)
 }
 
 // EventSubscription returns an account's event subscription, or nil if its events start no
 // workflow.
-func (d *Directory) EventSubscription(accountID string) *registry.EventSubscription {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if a := d.current.eventSubscribers[accountID]; a != nil {
+func (r *RegistryIndex) EventSubscription(accountID string) *registry.EventSubscription {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if a := r.current.eventSubscribers[accountID]; a != nil {
 		return a.Events
 	}
 	return nil
 }
 
 // AccountsWithEventSubscription returns the accounts whose events start a workflow, sorted by ID.
-func (d *Directory) AccountsWithEventSubscription() []*registry.Account {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	all := make([]*registry.Account, 0, len(d.current.eventSubscribers))
-	for _, id := range slices.Sorted(maps.Keys(d.current.eventSubscribers)) {
-		all = append(all, d.current.eventSubscribers[id])
+func (r *RegistryIndex) AccountsWithEventSubscription() []*registry.Account {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := make([]*registry.Account, 0, len(r.current.eventSubscribers))
+	for _, id := range slices.Sorted(maps.Keys(r.current.eventSubscribers)) {
+		all = append(all, r.current.eventSubscribers[id])
 	}
 	return all
 }
 
 // Workflow returns a workflow and its revision, and reports whether the workflow exists.
-func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.current.workflows.Get(id)
+func (r *RegistryIndex) Workflow(id string) (Versioned[*registry.Workflow], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.current.workflows.Get(id)
 }
 
 // IntakeClosedWorkflows returns the sorted IDs of the workflows whose requests are refused while an
 // executor copies their delivery IDs to another stream.
-func (d *Directory) IntakeClosedWorkflows() []string {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return slices.Sorted(maps.Keys(d.current.closedWorkflows))
+func (r *RegistryIndex) IntakeClosedWorkflows() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Sorted(maps.Keys(r.current.closedWorkflows))
 }
 
 // accountsWithUnfinishedTransition returns the accounts whose last transition (the activation or
 // deactivation of a workflow) has not been written to the record of that workflow yet. The result
 // maps the account's ID to the revision of the account's record.
-func (d *Directory) accountsWithUnfinishedTransition() map[string]uint64 {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return maps.Clone(d.current.unfinishedTransitions)
+func (r *RegistryIndex) accountsWithUnfinishedTransition() map[string]uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Clone(r.current.unfinishedTransitions)
 }
 
 // Queues returns the names of the queues that are used by a workflow or have a setting in force,
 // sorted. A queue with such a setting counts even if no workflow uses it, because executions may
 // still wait in it.
-func (d *Directory) Queues() []string {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	names, now := slices.Collect(maps.Keys(d.current.queueCounts)), time.Now()
-	for name, settings := range d.current.queueSettings {
-		if _, used := d.current.queueCounts[name]; !used && settings.Record.HasSettingInForce(now) {
+func (r *RegistryIndex) Queues() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	names, now := slices.Collect(maps.Keys(r.current.queueCounts)), time.Now()
+	for name, settings := range r.current.queueSettings {
+		if _, used := r.current.queueCounts[name]; !used && settings.Record.HasSettingInForce(now) {
 			names = append(names, name)
 		}
 	}
@@ -255,39 +255,39 @@ func (d *Directory) Queues() []string {
 }
 
 // Queue returns the settings of a queue and their revision, and reports whether there are any.
-func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	settings, exist := d.current.queueSettings[name]
+func (r *RegistryIndex) Queue(name string) (Versioned[*registry.Queue], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	settings, exist := r.current.queueSettings[name]
 	return settings, exist
 }
 
 // QueueSettings returns the settings of all queues that have any, sorted by name.
-func (d *Directory) QueueSettings() []*registry.Queue {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	all := make([]*registry.Queue, 0, len(d.current.queueSettings))
-	for _, name := range slices.Sorted(maps.Keys(d.current.queueSettings)) {
-		all = append(all, d.current.queueSettings[name].Record)
+func (r *RegistryIndex) QueueSettings() []*registry.Queue {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := make([]*registry.Queue, 0, len(r.current.queueSettings))
+	for _, name := range slices.Sorted(maps.Keys(r.current.queueSettings)) {
+		all = append(all, r.current.queueSettings[name].Record)
 	}
 	return all
 }
 
 // isInUse reports whether an account has workflows or keys.
-func (d *Directory) isInUse(accountID string) bool {
-	if len(d.Workflows(accountID, "", 1)) > 0 {
+func (r *RegistryIndex) isInUse(accountID string) bool {
+	if len(r.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(d.APIKeys("", MaxAPIKeys), func(k *registry.APIKey) bool {
+	return slices.ContainsFunc(r.APIKeys("", MaxAPIKeys), func(k *registry.APIKey) bool {
 		return k.AccountID == accountID
 	})
 }
 
 // Accounts returns at most limit accounts, sorted by ID, starting after the given ID.
-func (d *Directory) Accounts(after string, limit int) []*registry.Account {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return page(&d.current.accounts, after, limit)
+func (r *RegistryIndex) Accounts(after string, limit int) []*registry.Account {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return page(&r.current.accounts, after, limit)
 }
 
 // page returns at most limit records, sorted by ID, starting after the given ID.
@@ -304,10 +304,10 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 
 // CountWorkflows returns the number of all workflows, and the number of those that were not created
 // before since.
-func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	d.current.workflows.Ascend("", func(_ string, w Versioned[*registry.Workflow]) bool {
+func (r *RegistryIndex) CountWorkflows(since time.Time) (all, created int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	r.current.workflows.Ascend("", func(_ string, w Versioned[*registry.Workflow]) bool {
 		all++
 		if !w.Record.CreatedAt.Before(since) {
 			created++
@@ -319,20 +319,20 @@ func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 
 // Workflows returns at most limit workflows, sorted by ID, starting after the given ID. It returns
 // the workflows of one account, or of all accounts if accountID is "".
-func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
+func (r *RegistryIndex) Workflows(accountID, after string, limit int) []*registry.Workflow {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if accountID == "" {
-		return page(&d.current.workflows, after, limit)
+		return page(&r.current.workflows, after, limit)
 	}
 	var list []*registry.Workflow
 	prefix, from := accountWorkflowKey(accountID, ""), accountWorkflowKey(accountID, after)
-	d.current.workflowKeys.Ascend(from, func(key string, _ struct{}) bool {
+	r.current.workflowKeys.Ascend(from, func(key string, _ struct{}) bool {
 		id, ok := strings.CutPrefix(key, prefix)
 		if !ok {
 			return false
 		}
-		if w, found := d.current.workflows.Get(id); found && key != from {
+		if w, found := r.current.workflows.Get(id); found && key != from {
 			list = append(list, w.Record)
 		}
 		return len(list) < limit
