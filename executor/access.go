@@ -27,7 +27,7 @@ func (c *Config) oidcProvider() (*signin.OIDC, error) {
 		}
 		return nil, nil
 	}
-	if err := program.CheckURL("--oidc-issuer", c.OIDCIssuer); err != nil {
+	if err := program.CheckPublicURL("--oidc-issuer", c.OIDCIssuer); err != nil {
 		return nil, err
 	}
 	if c.OIDCClientID == "" || len(c.OIDCRole) == 0 {

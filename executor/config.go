@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// SkippedConsumer identifies a runner group's consumer that has skipped start messages.
-type SkippedConsumer = recorder.SkippingConsumer
+// SkippingConsumer identifies a runner group's consumer that has skipped start messages.
+type SkippingConsumer = recorder.SkippingConsumer
 
 // Config configures an executor. Its struct tags, and those of the embedded types, define the
 // command-line flags and their defaults; program.Parse fills in the fields. Do not use a zero
@@ -56,7 +56,7 @@ type Config struct {
 	service.ShutdownFlags `set:"grace=10s"`
 	service.LogFlags      `set:"line=batch"`
 
-	service.InProcess `kong:"-"`
+	service.InProcessSettings `kong:"-"`
 
 	// Publishing is the number of requests whose messages an ingress in this process is currently
 	// storing. During a burst of requests, when the number is high, the recorder waits so that the
@@ -70,11 +70,11 @@ type Config struct {
 	// state, and they were recreated after the last message of their stream. The executor delivers
 	// the skipped messages to the runners again, and then calls OnRedelivered. nil means that no
 	// consumer has skipped messages.
-	SkippedConsumers func() ([]SkippedConsumer, error) `kong:"-"`
+	SkippedConsumers func() ([]SkippingConsumer, error) `kong:"-"`
 	// OnRedelivered is called when a consumer's skipped messages have been delivered again. After
 	// that, SkippedConsumers must no longer return the consumer. OnRedelivered is required if
 	// SkippedConsumers is set.
-	OnRedelivered func(SkippedConsumer) error `kong:"-"`
+	OnRedelivered func(SkippingConsumer) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL and migrates it. It retries while the
 	// server is unavailable, until the second context (starting) is done; only ctx limits the
 	// migration. nil means that the program does not support PostgreSQL. Package withpostgres sets
@@ -188,7 +188,7 @@ func (c *Config) validate() error {
 	case c.AuditRetention < 0:
 		return fmt.Errorf("--audit-retention must not be negative: %s", c.AuditRetention)
 	}
-	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
+	if err := program.CheckPublicURL("--public-url", c.PublicURL); err != nil {
 		return err
 	}
 	if err := tlsfiles.CheckFlags(c.TLSCert, c.TLSKey); err != nil {

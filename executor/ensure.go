@@ -97,13 +97,13 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	// Create the streams of fixed size first, and PROGRESS last: its size depends on the space that
 	// they leave. REPORTS is created here, and stream.EnsureSharedStreams creates EXECUTIONS before
 	// PROGRESS.
-	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
+	if err := stream.EnsureReportsStream(ctx, js, c.Replicas); err != nil {
 		return err
 	}
 	if err := stream.EnsureSharedStreams(ctx, js, c.streamSettings()); err != nil {
 		return err
 	}
-	if err := stream.EnsureCancellations(ctx, js, c.streamSettings()); err != nil {
+	if err := stream.EnsureCancellationsBucket(ctx, js, c.streamSettings()); err != nil {
 		return err
 	}
 	groups, err := c.runnerGroups()

@@ -59,11 +59,11 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	keys, err := seal.ReadFile(c.SecretsKeyFile)
+	keys, err := seal.ReadKeyFile(c.SecretsKeyFile)
 	if err != nil {
 		return err
 	}
-	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
+	return service.Run(ctx, c.serviceConfig(), func(ctx context.Context, s *service.Service) error {
 		e := &executor{
 			Service:       s,
 			config:        c,
@@ -75,18 +75,18 @@ func Run(ctx context.Context, c Config) error {
 	})
 }
 
-func (c *Config) service() service.Config {
+func (c *Config) serviceConfig() service.Config {
 	return service.Config{
-		Name:          "executor",
-		Description:   "the operators' API",
-		Addr:          c.Addr,
-		OpsFlags:      c.OpsFlags,
-		TLSFlags:      c.TLSFlags,
-		NATSFlags:     c.NATSFlags,
-		ConnectFlags:  c.ConnectFlags,
-		ShutdownFlags: c.ShutdownFlags,
-		LogFlags:      c.LogFlags,
-		InProcess:     c.InProcess,
+		Name:              "executor",
+		Description:       "the operators' API",
+		Addr:              c.Addr,
+		OpsFlags:          c.OpsFlags,
+		TLSFlags:          c.TLSFlags,
+		NATSFlags:         c.NATSFlags,
+		ConnectFlags:      c.ConnectFlags,
+		ShutdownFlags:     c.ShutdownFlags,
+		LogFlags:          c.LogFlags,
+		InProcessSettings: c.InProcessSettings,
 	}
 }
 
@@ -99,11 +99,11 @@ type executor struct {
 	keys          *seal.Keys
 	registryIndex *edit.RegistryIndex // the registry's records, in memory
 
-	records        store.Store
+	store          store.Store
 	follower       *consistency.Follower   // applies the registry's changes to registryIndex
 	membership     *consistency.Membership // tracks the processes that follow the registry
-	databaseCopy   *databasecopy.RegistryCopy
-	mirrorMonitor  *edit.MirrorMonitor // nil without --registry-copy
+	databaseCopy   *databasecopy.RegistryCopier
+	mirrorMonitor  *edit.MirrorWatchdog // nil without --registry-copy
 	editor         *edit.Editor
 	changeNotifier *changes.Notifier
 	queueWatcher   *queues.Watcher
@@ -113,9 +113,9 @@ type executor struct {
 }
 
 func (e *executor) run(ctx context.Context) error {
-	if len(e.config.AdminToken) < minAdminTokenLength {
+	if len(e.config.AdminToken) < recommendedAdminTokenLength {
 		e.Log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a "+
-			"longer one, for example with openssl rand -hex 24", minAdminTokenLength)
+			"longer one, for example with openssl rand -hex 24", recommendedAdminTokenLength)
 	}
 	if err := e.connect(ctx); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.followRegistry(starting); err != nil {
 		return err
 	}
-	if err := e.prepareEditor(starting); err != nil {
+	if err := e.restoreRegistryAndCreateEditor(starting); err != nil {
 		return err
 	}
 	if err := e.checkEncryptionKeys(starting); err != nil {
@@ -147,7 +147,7 @@ func (e *executor) run(ctx context.Context) error {
 	// Background tasks stop before the resources that they use are closed.
 	e.startRecording(ctx)
 	e.startMaintenance(ctx)
-	e.startPruneTasks(ctx, e.records)
+	e.startPruneTasks(ctx, e.store)
 
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {
@@ -156,7 +156,7 @@ func (e *executor) run(ctx context.Context) error {
 		}
 	}
 	return e.Serve(ctx, e.newServer(handler),
-		readinessChecks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.records, e.config,
+		readinessChecks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.store, e.config,
 			e.Log),
 		nil, ready)
 }
@@ -176,8 +176,8 @@ func (e *executor) connect(ctx context.Context) error {
 		return err
 	}
 	e.Add(func() { _ = records.Close() })
-	records.Observe(instrumented.Observer(e.Ops.Metrics))
-	e.records = records
+	records.SetObserver(instrumented.NewObserver(e.Ops.Metrics))
+	e.store = records
 	return nil
 }
 
@@ -202,7 +202,9 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	e.Add(e.membership.Stop)
 	heartbeat, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.ProcessInfo{
-			Version: ops.Version, KeyIDs: e.keys.IDs(), SchemaVersion: e.records.Schema(),
+			Version:       ops.Version,
+			KeyIDs:        e.keys.IDs(),
+			SchemaVersion: e.store.SupportedSchemaVersion(),
 		}, e.Log)
 	if err != nil {
 		return err
@@ -215,9 +217,9 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 // before it stores the record again.
 const restoreAckTimeout = 5 * time.Second
 
-// prepareEditor restores a lost or outdated registry from its copy in the database, and creates the
-// editor of the registry.
-func (e *executor) prepareEditor(ctx context.Context) (err error) {
+// restoreRegistryAndCreateEditor restores a lost or outdated registry from its copy in the
+// database, and creates the editor of the registry.
+func (e *executor) restoreRegistryAndCreateEditor(ctx context.Context) (err error) {
 	js, err := jetstream.New(e.NATS, jetstream.WithPublishAsyncTimeout(restoreAckTimeout))
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
@@ -225,7 +227,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	missing := stream.MissingStreams{}
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     js,
-		Store:         e.records,
+		Store:         e.store,
 		Follower:      e.follower,
 		AdoptDatabase: e.config.AdoptDatabase,
 		Log:           e.Log,
@@ -233,11 +235,11 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config, missing)
 		},
 	})
-	if err := e.databaseCopy.Begin(ctx); err != nil {
+	if err := e.databaseCopy.Initialize(ctx); err != nil {
 		return err
 	}
 	if e.config.RegistryCopy != "" {
-		if e.mirrorMonitor, err = edit.NewMirrorMonitor(e.NATS, e.config.RegistryCopy,
+		if e.mirrorMonitor, err = edit.NewMirrorWatchdog(e.NATS, e.config.RegistryCopy,
 			e.follower.CatchUp, e.Log); err != nil {
 			return err
 		}
@@ -256,7 +258,7 @@ func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	if n, why := e.registryIndex.UnusableSenders(); n > 0 {
+	if n, why := e.registryIndex.UnusableSenderCount(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
 			"--secrets-key-file has the key, or the sender is set anew")
@@ -298,9 +300,9 @@ func (e *executor) prepareWatchers(ctx context.Context) (err error) {
 	if e.queueWatcher, err = queues.New(queues.Config{
 		Conn:             e.NATS,
 		JetStream:        e.JetStream,
-		QueueNames:       e.registryIndex.Queues,
+		QueueNames:       e.registryIndex.QueueNames,
 		Settings:         e.registryIndex.QueueSettings,
-		RecorderConsumer: stream.RecorderConsumer,
+		RecorderConsumer: stream.RecorderConsumerName,
 	}); err != nil {
 		return err
 	}
@@ -317,7 +319,7 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.keyring = operate.NewKeyring(e.editor, e.registryIndex, e.records, e.Log)
+	e.keyring = operate.NewKeyring(e.editor, e.registryIndex, e.store, e.Log)
 	e.queueMover = queuestreams.New(queuestreams.Config{
 		JetStream:     e.JetStream,
 		Editor:        e.editor,
@@ -328,48 +330,48 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 	e.Ops.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_queue_move_seconds",
 		Help: "For how long the move of a queue to another stream has lasted; 0: none moves.",
-	}, func() float64 { return e.queueMover.LongestMove().Seconds() }))
+	}, func() float64 { return e.queueMover.LongestMoveDuration().Seconds() }))
 	e.Go(ctx, e.queueMover.Run)
 	calls := operate.New(operate.Config{
 		StreamMover:   e.queueMover,
 		Editor:        e.editor,
 		RegistryIndex: e.registryIndex,
 		Membership:    e.membership,
-		Store:         e.records,
+		Store:         e.store,
 		JetStream:     e.JetStream,
 		Queues:        e.queueWatcher,
 		Changes:       e.changeNotifier,
 		Keyring:       e.keyring,
 		AwaitAuditLog: func(ctx context.Context) {
-			auditor.AwaitAudited(ctx, e.JetStream)
-			recorder.AwaitRecorded(ctx, e.JetStream)
+			auditor.AwaitAllCopied(ctx, e.JetStream)
+			recorder.AwaitStartsRecorded(ctx, e.JetStream)
 		},
 		OnRecordedLate:   func(accepted time.Time) { e.recorder.NoteRecordedLate(accepted) },
 		DefaultPlan:      c.DefaultPlan,
 		PublicURL:        c.PublicURL,
 		Reachability:     reachability.New(c.PublicURL, e.membership),
-		TestSend:         testsend.New(),
-		RecorderConsumer: stream.RecorderConsumer,
+		TestSender:       testsend.New(),
+		RecorderConsumer: stream.RecorderConsumerName,
 		Retention:        c.Retention,
-		Tracer:           tracing.Tracer(e.Ops.Traces, "executor"),
+		Tracer:           tracing.Tracer(e.Ops.TracerProvider, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) {
-		operate.CompleteCancellations(ctx, calls, c.StreamMaxAge)
+		operate.RunCancellationRecovery(ctx, calls, c.StreamMaxAge)
 	})
 	signIn := signin.New(signin.Config{
 		AdminToken:      c.AdminToken,
 		OnSignIn:        calls.AuditSignIn,
 		Keys:            e.keyring,
-		RevokedSessions: operate.NewRevokedSessions(e.records),
+		RevokedSessions: operate.NewRevokedSessions(e.store),
 		OneTimeNonce:    c.OneTimeSignInNonce,
 		OIDC:            identities,
-		Failures:        signin.NewFailures(e.Ops.Metrics),
+		FailureThrottle: signin.NewFailureThrottle(e.Ops.Metrics),
 	})
 	//nolint:contextcheck // each call has the context of its request
 	api := apiserver.New(apiserver.Config{
 		Operate:         calls,
 		SignIn:          signIn,
-		Origins:         c.APIOrigins,
+		AllowedOrigins:  c.APIOrigins,
 		Log:             e.Log,
 		ShutdownStarted: ctx.Done(),
 	})
@@ -379,14 +381,14 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 		DemoQueue: c.DemoQueue,
 		Log:       e.Log,
 	})
-	return withAPI(api, pages), nil
+	return routeAPIAndPages(api, pages), nil
 }
 
 // startEventPublishing starts publishing operator events. Call it before startRecording: it calls
-// SetFailureCause, which must precede the recorder's first transaction.
+// SetFailureCauseFunc, which must precede the recorder's first transaction.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
-		Store:                      e.records,
+		Store:                      e.store,
 		RegistryIndex:              e.registryIndex,
 		JetStream:                  e.JetStream,
 		Queues:                     e.queueWatcher,
@@ -394,22 +396,22 @@ func (e *executor) startEventPublishing(ctx context.Context) {
 		RegistryIndexComplete:      func() bool { return e.databaseCopy.UnusableReason() == nil },
 		EnsureRegistryIndexCurrent: e.editor.EnsureCurrent,
 		AwaitRecorded: func(ctx context.Context, queue string) {
-			recorder.AwaitQueueRecorded(ctx, e.JetStream, queue)
+			recorder.AwaitQueueStartsRecorded(ctx, e.JetStream, queue)
 		},
 		DedupWindow: e.config.DedupWindow,
 		Log:         e.Log,
 	})
-	e.records.SetFailureCause(made.FailureCause)
+	e.store.SetFailureCauseFunc(made.FailureCause)
 	e.Go(ctx, made.Run)
 	e.Go(ctx, made.WatchConditions)
 }
 
 // startRecording starts recording executions and audit entries.
 func (e *executor) startRecording(ctx context.Context) {
-	audit := auditor.New(e.JetStream, e.records, e.Log)
+	audit := auditor.New(e.JetStream, e.store, e.Log)
 	e.recorder = recorder.New(recorder.Config{
 		JetStream:              e.JetStream,
-		Store:                  e.records,
+		Store:                  e.store,
 		Changes:                e.changeNotifier,
 		Ops:                    e.Ops,
 		Log:                    e.Log,
@@ -418,12 +420,12 @@ func (e *executor) startRecording(ctx context.Context) {
 		SaveCapturedSecret:     e.editor.CaptureSenderSecret,
 		SenderPreset:           e.editor.SenderPreset,
 		WorkflowInAccountSince: e.workflowInAccountSince,
-		OnDatabaseBehind:       audit.Replay,
-		SkippedConsumers:       e.config.SkippedConsumers,
+		OnDatabaseBehind:       audit.RecopyAll,
+		SkippingConsumers:      e.config.SkippedConsumers,
 		OnRedelivered:          e.config.OnRedelivered,
 	})
 	e.Go(ctx, e.recorder.Run)
-	e.Go(ctx, e.recorder.RunReports)
+	e.Go(ctx, e.recorder.ApplyIngressReports)
 	e.Go(ctx, e.recorder.EndLostExecutions)
 	for _, name := range registry.Streams() {
 		// The auditor must keep running when ctx is done, because requests in flight wait for it.
@@ -482,7 +484,7 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	})
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
-	e.Go(ctx, func(ctx context.Context) { letters.updatePeriodically(ctx, e.records) })
+	e.Go(ctx, func(ctx context.Context) { letters.updatePeriodically(ctx, e.store) })
 	// The database copy must keep running when ctx is done, because a change in flight is confirmed
 	// only when the copy has it. e.Stop ends it after the HTTP server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
@@ -541,13 +543,14 @@ func (e *executor) newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// minAdminTokenLength is the recommended minimum length of an admin token. A shorter one causes
-// only a warning, because existing installations may use one.
-const minAdminTokenLength = 16
+// recommendedAdminTokenLength is the recommended minimum length of an admin token. A shorter one
+// causes only a warning, because existing installations may use one.
+const recommendedAdminTokenLength = 16
 
-// withAPI returns a handler that passes requests for paths below /api/ to api and all others to
-// pages. It does not use a ServeMux, which would redirect paths that it considers unclean.
-func withAPI(api, pages http.Handler) http.Handler {
+// routeAPIAndPages returns a handler that passes requests for paths below /api/ to api and all
+// others to pages. It does not use a ServeMux, which would redirect paths that it considers
+// unclean.
+func routeAPIAndPages(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			api.ServeHTTP(w, r)

@@ -157,7 +157,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 func TestStartAfterLongMigration(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
-	c.DatabaseURL, c.ConnectTimeout = pgtest.Start(t), 15*time.Second
+	c.DatabaseURL, c.ConnectTimeout = pgtest.NewDatabase(t), 15*time.Second
 	migration, err := pgx.Connect(t.Context(), c.DatabaseURL)
 	if err != nil {
 		t.Fatal(err)

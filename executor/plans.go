@@ -17,7 +17,7 @@ import (
 // readPlans reads the plan catalog from a file, or returns the built-in catalog if path is "". It
 // returns an error if defaultPlan is set but not in the catalog.
 func readPlans(path, defaultPlan string) (registry.Plans, error) {
-	catalog := edit.DefaultPlans
+	catalog := edit.DefaultPlansJSON
 	if path != "" {
 		var err error
 		if catalog, err = os.ReadFile(path); err != nil { //nolint:gosec // the operator's own file

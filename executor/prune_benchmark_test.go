@@ -34,7 +34,7 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 		}},
 		{"PostgreSQL", func(b *testing.B) (store.Store, error) {
 			b.Helper()
-			return postgres.Open(b.Context(), pgtest.Start(b))
+			return postgres.Open(b.Context(), pgtest.NewDatabase(b))
 		}},
 	} {
 		b.Run(database.name, func(b *testing.B) {
@@ -123,7 +123,7 @@ func appliedUntil(
 func freshBatch() (batch store.Batch) {
 	for range 250 {
 		delivery := uuid.NewString()
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID:             execution.IDForDelivery("workflow", "node", delivery),
 			AccountID:      "account",
 			WorkflowID:     "workflow",

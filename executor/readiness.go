@@ -26,7 +26,7 @@ import (
 // their records.
 func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
-	copied *databasecopy.RegistryCopy,
+	copied *databasecopy.RegistryCopier,
 	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &lostStreamCheck{
@@ -122,7 +122,7 @@ func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 // has acknowledged every message.
 func (k *lostStreamCheck) rememberPosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{lastSequence: last}
-	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
+	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumerName)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		now.recordedUpTo = k.lastPositions[name].recordedUpTo
@@ -166,7 +166,7 @@ func (k *lostStreamCheck) logLostMessages(name string) {
 // server rejects a consumer whose state was damaged by a power failure.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		consumer, err := js.Consumer(ctx, name, stream.RecorderConsumer)
+		consumer, err := js.Consumer(ctx, name, stream.RecorderConsumerName)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made "+
@@ -189,7 +189,7 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 	return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, "+
 		"so nothing is recorded: a backup is being restored, or the restore was "+
 		"killed; then `nats consumer resume %s %s` ends the pause", name,
-		info.PauseRemaining.Round(time.Second), name, stream.RecorderConsumer)
+		info.PauseRemaining.Round(time.Second), name, stream.RecorderConsumerName)
 }
 
 // queueStreamConsumerCheck checks that queues' own streams have the recorder's consumer and that it
@@ -213,7 +213,7 @@ func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 		if name == stream.ExecutionsName || name == stream.ProgressName {
 			continue
 		}
-		consumer, failed := c.js.Consumer(ctx, name, stream.RecorderConsumer)
+		consumer, failed := c.js.Consumer(ctx, name, stream.RecorderConsumerName)
 		switch {
 		case errors.Is(failed, jetstream.ErrConsumerNotFound):
 			missing[name] = true

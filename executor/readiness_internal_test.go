@@ -32,7 +32,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	create := func(name string) {
 		t.Helper()
 		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable:   stream.RecorderConsumer,
+			Durable:   stream.RecorderConsumerName,
 			AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range names {
-		if err := js.DeleteConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
+		if err := js.DeleteConsumer(t.Context(), name, stream.RecorderConsumerName); err != nil {
 			t.Fatal(err)
 		}
 		if err := checkConsumers(
@@ -58,7 +58,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		create(name)
 	}
 	for _, name := range names { // a restore that was killed leaves consumers paused
-		if _, err := js.PauseConsumer(t.Context(), name, stream.RecorderConsumer,
+		if _, err := js.PauseConsumer(t.Context(), name, stream.RecorderConsumerName,
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 			!strings.Contains(err.Error(), name+" is paused") {
 			t.Errorf("with the consumer of %s paused: %v", name, err)
 		}
-		if _, err := js.ResumeConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
+		if _, err := js.ResumeConsumer(t.Context(), name, stream.RecorderConsumerName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,14 +81,14 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err == nil {
-		err = errors.Join(stream.EnsureReports(t.Context(), js, 1),
+		err = errors.Join(stream.EnsureReportsStream(t.Context(), js, 1),
 			stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	logs := &logtest.Buffer{}
-	log := logtest.Quiet()
+	log := logtest.Discard()
 	log.SetOutput(logs)
 	registry := prometheus.NewRegistry()
 	s := newStreamSettingsMonitor(registry, log)
@@ -117,7 +117,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 		"messages per subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
 		"age":                  func(c *jetstream.StreamConfig) { c.MaxAge = 48 * time.Hour },
 	} {
-		config := stream.DefaultSettings.ExecutionsConfig()
+		config := stream.DefaultSettings.ExecutionsStreamConfig()
 		edit(&config)
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 	if _, err := js.UpdateStream(
 		t.Context(),
-		stream.DefaultSettings.ExecutionsConfig(),
+		stream.DefaultSettings.ExecutionsStreamConfig(),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if err := errors.Join(stream.EnsureReports(ctx, js, 1),
+	if err := errors.Join(stream.EnsureReportsStream(ctx, js, 1),
 		stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
 		stream.EnsureOwnStreams(ctx, js, stream.DefaultSettings, "q",
 			stream.QueueStreamLimits{})); err != nil {
@@ -167,7 +167,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 	for _, name := range []string{"QUEUE_q", "PROGRESS_q"} {
 		if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
-			Durable:   stream.RecorderConsumer,
+			Durable:   stream.RecorderConsumerName,
 			AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			t.Fatal(err)
@@ -176,7 +176,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	if err := own.check(ctx); err != nil {
 		t.Errorf("with consumers: %v", err)
 	}
-	if _, err := js.PauseConsumer(ctx, "QUEUE_q", stream.RecorderConsumer,
+	if _, err := js.PauseConsumer(ctx, "QUEUE_q", stream.RecorderConsumerName,
 		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}

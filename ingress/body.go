@@ -27,7 +27,7 @@ type bodyReservation struct {
 	h         *handler
 	accountID string
 	reserved  int64 // bytes; -1 means that nothing is reserved
-	read      int   // bytes received, even if the body was refused
+	bytesRead int   // bytes received, even if the body was refused
 }
 
 // release frees the reserved slot and bytes. It does nothing if nothing is reserved, so it may be
@@ -79,10 +79,10 @@ func (h *handler) readBody(
 	}
 	source := h.bodyReader(d.w, d.r)
 	body = d.bodyOfSize(room)
-	for int64(reservation.read) != declared {
-		if reservation.read == len(body) {
-			grown := min(maxLength, int64(reservation.read)*bodyBufferGrowthFactor)
-			if grown == int64(reservation.read) {
+	for int64(reservation.bytesRead) != declared {
+		if reservation.bytesRead == len(body) {
+			grown := min(maxLength, int64(reservation.bytesRead)*bodyBufferGrowthFactor)
+			if grown == int64(reservation.bytesRead) {
 				// The body has no declared length and has reached the maximum. Read one more byte
 				// to find out whether it ends here.
 				var next [1]byte
@@ -91,28 +91,28 @@ func (h *handler) readBody(
 				}
 				break
 			}
-			if !h.limiter.reserveMore(accountID, grown-reservation.reserved) {
+			if !h.limiter.reserveMoreBytes(accountID, grown-reservation.reserved) {
 				d.bodyUnread = true // the response must not wait for the rest
 				return nil, reservation, overloadedRefusal()
 			}
 			reservation.reserved = grown
-			body = d.growBody(grown, reservation.read)
+			body = d.growBody(grown, reservation.bytesRead)
 		}
-		n, err := source.Read(body[reservation.read:])
-		reservation.read += n
-		if err != nil && int64(reservation.read) != declared {
+		n, err := source.Read(body[reservation.bytesRead:])
+		reservation.bytesRead += n
+		if err != nil && int64(reservation.bytesRead) != declared {
 			if errors.Is(err, io.EOF) && declared < 0 {
 				break
 			}
 			return nil, reservation, bodyReadRefusal(err)
 		}
-		later := h.bodyTimeLimit(declared, reservation.read)
-		if int64(reservation.read) != declared && (later >= due+time.Second || later < due) {
+		later := h.bodyTimeLimit(declared, reservation.bytesRead)
+		if int64(reservation.bytesRead) != declared && (later >= due+time.Second || later < due) {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
 		}
 	}
-	return body[:reservation.read], reservation, nil
+	return body[:reservation.bytesRead], reservation, nil
 }
 
 // bodyTimeLimit returns how long the body may take to arrive, counted from the end of the headers.

@@ -9,7 +9,7 @@ import (
 // without a pool, bodies and messages accounted for half of the bytes that a request allocates.
 type buffers struct {
 	body    []byte
-	message *stream.StartEncoder
+	encoder *stream.StartEncoder
 	headers execution.Values // the headers to forward
 }
 
@@ -27,7 +27,7 @@ func (b *buffers) reset() {
 	if cap(b.body) > maxPooledBuffer {
 		b.body = nil
 	}
-	b.message.ReleaseLargeBuffer(maxPooledBuffer)
+	b.encoder.ReleaseLargeBuffer(maxPooledBuffer)
 	if len(b.headers) > maxPooledHeaderEntries {
 		b.headers = execution.Values{}
 	}
@@ -44,7 +44,7 @@ func (b *buffers) detach() buffers {
 }
 
 func newBuffers() buffers {
-	return buffers{message: new(stream.StartEncoder), headers: execution.Values{}}
+	return buffers{encoder: new(stream.StartEncoder), headers: execution.Values{}}
 }
 
 // bodyOfSize returns a slice of n bytes for the body. The contents of the slice are undefined.

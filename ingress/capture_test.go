@@ -15,7 +15,7 @@ import (
 // kept the secret, and otherwise with 503.
 func TestASecretIsConfirmedOnlyIfItIsKept(t *testing.T) {
 	t.Parallel()
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestASecretIsConfirmedOnlyIfItIsKept(t *testing.T) {
 			}},
 		}})
 		snapshot.FinishLoad()
-		h.admission = admission.New(snapshot, admission.NewLimits())
+		h.admission = admission.New(snapshot, admission.NewLimiter())
 		h.sealer = func(_, _, secret string) ([]byte, error) { return []byte(secret), nil }
 		h.senders = &seenSenders{full: full}
 		r := httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token,

@@ -36,7 +36,7 @@ type Config struct {
 	service.ShutdownFlags `set:"grace=35s"`
 	service.LogFlags      `set:"line=request"`
 
-	service.InProcess `kong:"-"`
+	service.InProcessSettings `kong:"-"`
 
 	// Publishing, if not nil, holds the number of messages that the ingress is currently
 	// publishing. The ingress keeps it up to date for other services in the same process, which may
@@ -138,7 +138,7 @@ func (c *Config) Check() error {
 				fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))
 		}
 	}
-	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))
+	problems = append(problems, program.CheckPublicURL("--public-url", c.PublicURL))
 	for _, err := range problems {
 		if err != nil {
 			return err // report only the first error, as one clear line

@@ -15,7 +15,7 @@ func TestDefaultsAreTheSharedOnes(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{
 		"DeliveryIDHeaders": strings.Join(webhook.DefaultDeliveryIDHeaders(), ","),
-		"MaxBodyBytes":      strconv.Itoa(webhook.MaxBodyBytes),
+		"MaxBodyBytes":      strconv.Itoa(webhook.DefaultMaxBodyBytes),
 	} {
 		f, _ := reflect.TypeFor[ingress.Config]().FieldByName(field)
 		if got := f.Tag.Get("default"); got != want {

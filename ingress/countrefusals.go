@@ -18,8 +18,8 @@ func (h *handler) countRefusal(d *delivery) {
 		return
 	}
 	workflowID := ""
-	if id, ok := strings.CutPrefix(d.r.URL.Path, webhookPath); ok && execution.ValidName(id) {
-		workflowID = h.admission.InternedID(id)
+	if id, ok := strings.CutPrefix(d.r.URL.Path, webhookPathPrefix); ok && execution.ValidName(id) {
+		workflowID = h.admission.InternedWorkflowID(id)
 	}
 	h.refusals.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,

@@ -37,20 +37,20 @@ type delivery struct {
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
-	bodyUnread   bool // the request has a body that was not read
-	reservation  bodyReservation
-	bodyReadDone bool // readBodyOnce was called
+	bodyUnread        bool // the request has a body that was not read
+	reservation       bodyReservation
+	bodyReadAttempted bool // readBodyOnce was called
 	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
 	// read.
-	bodyRefusal   *admission.Refusal
-	limitsChecked bool              // checkLimits accepted the request, so its body must be counted
-	payload       execution.Payload // set once the body has been read
-	notJSON       bool              // Content-Type declares JSON, but the body is not valid JSON
-	verified      bool
-	verdict       sender.Verdict // the result of verifying the request
+	bodyRefusal  *admission.Refusal
+	limitsPassed bool              // applyLimits accepted the request, so its body must be counted
+	payload      execution.Payload // set once the body has been read
+	notJSON      bool              // Content-Type declares JSON, but the body is not valid JSON
+	verified     bool
+	verdict      sender.Verdict // the result of verifying the request
 
-	id         admission.DeliveryID // the delivery ID, once identified is true
-	identified bool                 // id is known; its ID may be ""
+	id      admission.DeliveryID // the delivery ID, once identified is true
+	idKnown bool                 // id is known; its ID may be ""
 }
 
 // outcome is the result of a request. It determines the response.
@@ -61,9 +61,9 @@ type outcome struct {
 	duplicate   bool
 	handshake   bool
 	filtered    bool // the request does not match the node's filter
-	// waited is the result of waiting for the execution. nil means that the response did not wait
-	// for it.
-	waited *waitResult
+	// waitResult is the result of waiting for the execution. nil means that the response did not
+	// wait for it.
+	waitResult *waitResult
 }
 
 var deliveryPool = sync.Pool{New: func() any {

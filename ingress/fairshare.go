@@ -38,9 +38,9 @@ func (s *fairShareLimiter) reserveSlot(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
-// reserveMore reserves further bytes for a request that has a slot, and reports whether they were
-// available.
-func (s *fairShareLimiter) reserveMore(accountID string, bytes int64) bool {
+// reserveMoreBytes reserves further bytes for a request that has a slot, and reports whether they
+// were available.
+func (s *fairShareLimiter) reserveMoreBytes(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 0, bytes)
 }
 

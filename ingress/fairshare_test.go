@@ -17,7 +17,7 @@ func TestShares(t *testing.T) {
 	if n := taken("b", 1); n != 3 {
 		t.Errorf("the next one gets %d of 6", n)
 	}
-	if !s.reserveMore("b", 500) || s.reserveMore("a", 700) {
+	if !s.reserveMoreBytes("b", 500) || s.reserveMoreBytes("a", 700) {
 		t.Error("an account may have as many bytes as are free, and not more")
 	}
 	if !s.reserveSlot("c", 600) || s.reserveSlot("d", 600) {

@@ -175,14 +175,14 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
-// seenSenders is a senderCounter that stores the last observation.
+// seenSenders is a senderObserver that stores the last observation.
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderObservation
 	full bool // if true, Count discards every observation and returns false
 }
 
-func (s *seenSenders) Count(_, _, _ string, seen report.SenderObservation) (counted bool) {
+func (s *seenSenders) Observe(_, _, _ string, seen report.SenderObservation) (counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen
@@ -213,7 +213,7 @@ func tryWaiting(
 	tb.Helper()
 	token = registry.NewToken()
 	hash := registry.HashToken(token)
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -236,14 +236,14 @@ func tryWaiting(
 		ReadFlags:    ReadFlags{BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100},
 		BufferFlags:  BufferFlags{MaxBufferedBytes: 1 << 20},
 	}, dependencies{
-		admission:            admission.New(snapshot, admission.NewLimits()),
+		admission:            admission.New(snapshot, admission.NewLimiter()),
 		queuesWithOwnStreams: snapshot.QueuesWithOwnStreams,
 		lease:                l,
 		publisher:            messages,
 		space:                storage.New(snapshot.AccountCount),
 		refusals:             refused,
 		senders:              &seenSenders{},
-		probes:               probe.NewAnswerer(probe.NewKey()),
+		probes:               probe.NewResponder(probe.NewKey()),
 		metrics:              newRequestMetrics(prometheus.NewRegistry()),
 		log:                  log,
 	})

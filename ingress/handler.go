@@ -46,12 +46,12 @@ type dependencies struct {
 	space      *storage.StreamSpace
 	duplicates *report.DuplicateCounter
 	refusals   refusalCounter
-	senders    senderCounter
-	filtered   filteredCounter
+	senders    senderObserver
+	filtered   filteredRequestCounter
 	waits      *await.Waits
 	// queuesWithOwnStreams returns the names of the queues that have their own streams.
 	queuesWithOwnStreams func() []string
-	probes               *probe.Answerer
+	probes               *probe.Responder
 	metrics              *requestMetrics
 	tracer               trace.Tracer // nil means that tracing is off
 	log                  *logrus.Logger
@@ -72,17 +72,17 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// filteredCounter counts requests that did not match their node's filter. It is implemented by
-// *report.FilteredCounter.
-type filteredCounter interface {
+// filteredRequestCounter counts requests that did not match their node's filter. It is implemented
+// by *report.FilteredRequestCounter.
+type filteredRequestCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 
-// senderCounter collects observations about senders, for example that a request was verified or
+// senderObserver collects observations about senders, for example that a request was verified or
 // refused. counted is false if the observation was discarded. It is implemented by
-// *report.SenderCounter.
-type senderCounter interface {
-	Count(workflowID, nodeID, preset string, seen report.SenderObservation) (counted bool)
+// *report.SenderObserver.
+type senderObserver interface {
+	Observe(workflowID, nodeID, preset string, seen report.SenderObservation) (counted bool)
 }
 
 // newHandler returns a handler with the settings in c and the dependencies in d.
@@ -109,14 +109,14 @@ func canonicalNames(headers []string) []string {
 	return names
 }
 
-// webhookPath is the beginning of a webhook's path, before the workflow ID.
-const webhookPath = "/webhooks/"
+// webhookPathPrefix is the beginning of a webhook's path, before the workflow ID.
+const webhookPathPrefix = "/webhooks/"
 
 // router returns the routes of the endpoint. The router never redirects: it responds with 404 to
 // any path that is not exactly a webhook's.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
-	router.POST(webhookPath+":workflowId", func(
+	router.POST(webhookPathPrefix+":workflowId", func(
 		w http.ResponseWriter, r *http.Request, p httprouter.Params,
 	) {
 		h.serve(w, r, p.ByName("workflowId"))
@@ -125,12 +125,12 @@ func (h *handler) router() http.Handler {
 		h.serve(w, r, "")
 	}
 	router.POST("/webhooks", missing)
-	router.POST(webhookPath, missing)
+	router.POST(webhookPathPrefix, missing)
 	for _, method := range [...]string{http.MethodGet, http.MethodHead, http.MethodOptions} {
-		router.Handle(method, webhookPath+":workflowId", func(
+		router.Handle(method, webhookPathPrefix+":workflowId", func(
 			w http.ResponseWriter, r *http.Request, p httprouter.Params,
 		) {
-			h.serveOtherMethod(w, r, p.ByName("workflowId"))
+			h.serveNonPOST(w, r, p.ByName("workflowId"))
 		})
 	}
 	router.NotFound = h.refusingHandler(webhook.CodeNotFound)
@@ -147,31 +147,31 @@ func (h *handler) router() http.Handler {
 }
 
 // serve handles a POST request. runSteps runs the checks in steps.go and publishes the start
-// message, respond writes the response, and finishEvent records the metrics and the log line.
+// message, respond writes the response, and finishRequest records the metrics and the log line.
 // Before the message is published, no step makes a remote call.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.beginEvent(d, webhookRoute)
-	defer h.finishEvent(d)
+	h.beginRequest(d, webhookRoute)
+	defer h.finishRequest(d)
 	h.respond(d, h.runSteps(d, workflowID))
-	d.reservation.release() // not later, because finishEvent may have to drain a long body
+	d.reservation.release() // not later, because finishRequest may have to drain a long body
 }
 
-// serveOtherMethod responds to a request with a method other than POST. If the sender of the node
+// serveNonPOST responds to a request with a method other than POST. If the sender of the node
 // uses the method for handshakes, it responds to the handshake. Otherwise, it responds with 405.
-func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
+func (h *handler) serveNonPOST(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.beginEvent(d, "")
-	defer h.finishEvent(d)
-	h.respond(d, h.decideOtherMethod(d, workflowID))
+	h.beginRequest(d, "")
+	defer h.finishRequest(d)
+	h.respond(d, h.nonPOSTOutcome(d, workflowID))
 	d.reservation.release()
 }
 
-func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
+func (h *handler) nonPOSTOutcome(d *delivery, workflowID string) outcome {
 	notAllowed := outcome{refusal: &admission.Refusal{Code: webhook.CodeMethodNotAllowed}}
-	if h.parse(d, workflowID) != nil || !execution.ValidName(workflowID) {
+	if h.parseHead(d, workflowID) != nil || !execution.ValidName(workflowID) {
 		return notAllowed
 	}
 	// If the copy of the registry is stale, the workflow with the handshake may be missing from it.

@@ -50,7 +50,7 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	}
 	err := os.WriteFile(f.keyFile, []byte(seal.NewKeyLine()+"\n"), 0o600)
 	if err == nil {
-		f.keys, err = seal.ReadFile(f.keyFile)
+		f.keys, err = seal.ReadKeyFile(f.keyFile)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -45,11 +45,11 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	keys, err := seal.ReadFile(c.SecretsKeyFile)
+	keys, err := seal.ReadKeyFile(c.SecretsKeyFile)
 	if err != nil {
 		return err
 	}
-	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
+	return service.Run(ctx, c.serviceConfig(), func(ctx context.Context, s *service.Service) error {
 		e := &endpoint{
 			Service:  s,
 			config:   c,
@@ -61,18 +61,18 @@ func Run(ctx context.Context, c Config) error {
 	})
 }
 
-func (c *Config) service() service.Config {
+func (c *Config) serviceConfig() service.Config {
 	return service.Config{
-		Name:          "ingress",
-		Description:   "the webhook endpoint",
-		Addr:          c.Addr,
-		OpsFlags:      c.OpsFlags,
-		TLSFlags:      c.TLSFlags,
-		NATSFlags:     c.NATSFlags,
-		ConnectFlags:  c.ConnectFlags,
-		ShutdownFlags: c.ShutdownFlags,
-		LogFlags:      c.LogFlags,
-		InProcess:     c.InProcess,
+		Name:              "ingress",
+		Description:       "the webhook endpoint",
+		Addr:              c.Addr,
+		OpsFlags:          c.OpsFlags,
+		TLSFlags:          c.TLSFlags,
+		NATSFlags:         c.NATSFlags,
+		ConnectFlags:      c.ConnectFlags,
+		ShutdownFlags:     c.ShutdownFlags,
+		LogFlags:          c.LogFlags,
+		InProcessSettings: c.InProcessSettings,
 	}
 }
 
@@ -85,11 +85,11 @@ type endpoint struct {
 	snapshot *registry.Snapshot
 	probeKey []byte
 
-	follower  *consistency.Follower
-	lease     *consistency.Lease
-	publisher *publish.DeliveryPublisher // for the stream that the queues share
-	streams   *publish.StreamRouter
-	handler   *handler
+	follower        *consistency.Follower
+	lease           *consistency.Lease
+	sharedPublisher *publish.StreamPublisher // for the stream that the queues share
+	streams         *publish.StreamRouter
+	handler         *handler
 }
 
 func (e *endpoint) run(ctx context.Context) error {
@@ -109,7 +109,7 @@ func (e *endpoint) run(ctx context.Context) error {
 		}
 	}
 	checks := readinessChecks(e.NATS, e.JetStream, e.lease,
-		startMessageStreams{e.publisher, e.streams, e.snapshot})
+		startMessageStreams{e.sharedPublisher, e.streams, e.snapshot})
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
 		"workflows": e.snapshot.WorkflowCount(),
@@ -134,7 +134,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 			"always fits",
 			maxBody, maxPayload, room)
 	}
-	return waitForExecutor(ctx, e.JetStream, e.config.ConnectTimeout)
+	return waitForStreams(ctx, e.JetStream, e.config.ConnectTimeout)
 }
 
 func (e *endpoint) followRegistry(ctx context.Context) (err error) {
@@ -148,22 +148,22 @@ func (e *endpoint) followRegistry(ctx context.Context) (err error) {
 // makeHandler creates the handler and its dependencies. The dependencies outlive ctx because they
 // send their last reports when they are stopped.
 func (e *endpoint) makeHandler(ctx context.Context) (err error) {
-	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
+	if e.sharedPublisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
 		return err
 	}
-	e.Add(e.publisher.Close)
-	e.streams = publish.NewStreamRouter(e.NATS, e.publisher)
+	e.Add(e.sharedPublisher.Close)
+	e.streams = publish.NewStreamRouter(e.NATS, e.sharedPublisher)
 	e.Add(e.streams.Close)
 	duplicates, refused, seen, filtered := report.NewDuplicateCounter(e.JetStream, e.Log),
-		report.NewRefusalCounter(e.JetStream, e.Log), report.NewSenderCounter(e.JetStream, e.Log),
-		report.NewFilteredCounter(e.JetStream, e.Log)
+		report.NewRefusalCounter(e.JetStream, e.Log), report.NewSenderObserver(e.JetStream, e.Log),
+		report.NewFilteredRequestCounter(e.JetStream, e.Log)
 	for _, run := range []func(context.Context){
 		duplicates.Run, refused.Run, seen.Run, filtered.Run,
 	} {
 		e.Go(context.WithoutCancel(ctx), run)
 	}
 
-	limits, space := admission.NewLimits(), storage.New(e.snapshot.AccountCount)
+	limits, space := admission.NewLimiter(), storage.New(e.snapshot.AccountCount)
 	following, err := storage.Follow(ctx, e.JetStream, space, e.Log)
 	if err != nil {
 		return err
@@ -189,9 +189,9 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		filtered:             filtered,
 		waits:                await.New(e.NATS, int(e.config.MaxWaiting)),
 		queuesWithOwnStreams: e.snapshot.QueuesWithOwnStreams,
-		probes:               probe.NewAnswerer(e.probeKey),
+		probes:               probe.NewResponder(e.probeKey),
 		metrics:              newRequestMetrics(e.Ops.Metrics),
-		tracer:               tracing.Tracer(e.Ops.Traces, "ingress"),
+		tracer:               tracing.Tracer(e.Ops.TracerProvider, "ingress"),
 		log:                  e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
 			return e.keys.Seal([]byte(secret), registry.CapturedSecretSealPurpose(workflowID,
@@ -224,7 +224,7 @@ func (e *endpoint) startHeartbeat(ctx context.Context) error {
 	if err := sealed.CheckAnyDecrypted(e.keys); err != nil {
 		return err
 	}
-	if n, why := e.snapshot.UnusableSenders(); n > 0 {
+	if n, why := e.snapshot.UnusableSenderCount(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Warn(cmp.Or(sealed.Warning(),
 			"senders of some workflows cannot be used here: requests to them are answered with "+
@@ -250,8 +250,8 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 	return server
 }
 
-// waitForExecutor waits for the stream and the registry, which the executor creates.
-func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
+// waitForStreams waits for the stream and the registry, which the executor creates.
+func waitForStreams(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	if err := errors.Join(stream.AwaitExecutionsCreated(ctx, js), consistency.WaitForBucket(ctx,
 		js)); err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {

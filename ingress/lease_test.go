@@ -144,7 +144,7 @@ func (deadlineRecorder) SetReadDeadline(time.Time) error { return nil }
 // has arrived. If the same account creates the new workflow, the request is accepted.
 func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 	t.Parallel()
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
 		}
 		create("a", token)
 		snapshot.FinishLoad()
-		h.admission = admission.New(snapshot, admission.NewLimits())
+		h.admission = admission.New(snapshot, admission.NewLimiter())
 		body := &changingBody{strings.NewReader("{}"), sync.OnceFunc(func() {
 			snapshot.Apply(registry.Change{DeletedWorkflow: "wf"})
 			if newAccount != "" {
@@ -226,7 +226,7 @@ func (s *retryingStream) Publish(
 // selects the same stream.
 func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 	t.Parallel()
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestNothingIsSentAgainToAStreamThatWasMovedFrom(t *testing.T) {
 			snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
 			snapshot.Apply(registry.Change{Workflow: workflow()})
 			snapshot.FinishLoad()
-			h.admission = admission.New(snapshot, admission.NewLimits())
+			h.admission = admission.New(snapshot, admission.NewLimiter())
 			h.publisher = &retryingStream{meanwhile: func() {
 				lease.expired.Store(of.expired)
 				lease.renewed.Store(of.renewed)

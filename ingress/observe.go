@@ -38,36 +38,36 @@ type requestEvent struct {
 	// waitEndReason is the reason why the response stopped waiting for its execution. "" means that
 	// it did not wait.
 	waitEndReason   await.Reason
-	waited          time.Duration // how long the response waited
+	waitDuration    time.Duration // how long the response waited
 	bodyBytes       int
 	probe           bool // the request was an executor's check of the public URL
 	publishDuration time.Duration
 	err             error
 }
 
-// noteTrigger records the workflow and the node of a request with a valid token, and starts the
-// request's spans, which become part of the sender's trace.
-func (h *handler) noteTrigger(d *delivery) {
+// recordTriggerAndStartSpan records the workflow and the node of a request with a valid token, and
+// starts the request's spans, which become part of the sender's trace.
+func (h *handler) recordTriggerAndStartSpan(d *delivery) {
 	d.event.workflowID, d.event.nodeID = d.trigger.Workflow.ID, d.trigger.NodeID
-	h.startSpans(d, true)
+	h.startRequestSpan(d, true)
 }
 
-// beginEvent starts the event of a request. route is the pattern that the path matches, or "" if
+// beginRequest starts the event of a request. route is the pattern that the path matches, or "" if
 // the event has no route.
-func (h *handler) beginEvent(d *delivery, route string) {
+func (h *handler) beginRequest(d *delivery, route string) {
 	h.metrics.inFlight.Inc()
 	d.event = requestEvent{start: time.Now(), route: route}
 }
 
-// finishEvent records the request's metrics, log line and spans, drains the rest of the body to
+// finishRequest records the request's metrics, log line and spans, drains the rest of the body to
 // keep the connection, and recovers from panics.
-func (h *handler) finishEvent(d *delivery) {
+func (h *handler) finishRequest(d *delivery) {
 	e := &d.event
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(d, &admission.Refusal{Code: webhook.CodeInternal}, nil)
 	}
-	h.startSpans(d, false) // has no effect if noteTrigger has started the spans
+	h.startRequestSpan(d, false) // has no effect if recordTriggerAndStartSpan has started the spans
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.countRefusal(d)
@@ -120,7 +120,7 @@ func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	}
 	members = append(members, ops.Number("status", e.status))
 	if e.waitEndReason != "" {
-		members = append(members, ops.Number("wait_ms", milliseconds(e.waited)))
+		members = append(members, ops.Number("wait_ms", milliseconds(e.waitDuration)))
 	}
 	put("workflow_id", e.workflowID)
 	ops.LogEvent(h.log, level, e.start.Add(took), "webhook", members)
@@ -131,8 +131,8 @@ func (h *handler) refusingHandler(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := acquireDelivery(w, r)
 		defer d.release()
-		h.beginEvent(d, "")
-		defer h.finishEvent(d) //nolint:contextcheck // d has the request, and so its context
+		h.beginRequest(d, "")
+		defer h.finishRequest(d) //nolint:contextcheck // d has the request, and so its context
 		h.refuse(d, &admission.Refusal{Code: code}, nil)
 	})
 }
@@ -205,7 +205,7 @@ func registerStateMetrics(
 
 func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(ops.Histogram(name, help, ops.SecondsBuckets))
+		return prometheus.NewHistogram(ops.HistogramOpts(name, help, ops.SecondsBuckets))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_requests_total",
@@ -298,7 +298,7 @@ func (m *requestMetrics) addSenderCounters(
 		}
 		m.verified[p.ID] = verified.WithLabelValues(p.ID)
 		for _, code := range webhook.Codes() {
-			if code.IsSignature() {
+			if code.IsSignatureRefusal() {
 				m.unverified[signatureRefusalLabels{p.ID, code}] = unverified.WithLabelValues(p.ID,
 					string(code))
 			}
@@ -315,10 +315,10 @@ func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 	default:
 		m.requests[responseLabels{e.status, e.code}].Inc()
 	}
-	m.duration.Observe((took - e.waited).Seconds())
+	m.duration.Observe((took - e.waitDuration).Seconds())
 	if e.waitEndReason != "" {
 		m.waitsByReason[e.waitEndReason].Inc()
-		m.waitDuration.Observe(e.waited.Seconds())
+		m.waitDuration.Observe(e.waitDuration.Seconds())
 	}
 	m.bodyBytes.Add(float64(e.bodyBytes))
 	if e.publishDuration > 0 {

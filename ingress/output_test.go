@@ -34,8 +34,8 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputFormat) (*http.R
 		w: recorder,
 		r: httptest.NewRequest(http.MethodPost, "/webhooks/wf", nil),
 	}
-	out := outcome{executionID: "the-id", waited: &waitResult{raw: true, form: form}}
-	out.waited.Output = output
+	out := outcome{executionID: "the-id", waitResult: &waitResult{raw: true, form: form}}
+	out.waitResult.Output = output
 	h.respondOutput(d, out)
 	if d.event.status != recorder.Code {
 		t.Errorf("the log says %d, the response %d", d.event.status, recorder.Code)

@@ -31,9 +31,9 @@ func TestProbe(t *testing.T) {
 	before := s.messages()
 	for _, path := range []string{"/webhooks/-", "/webhooks/active", "/webhooks/once"} {
 		for range 3 { // more than the rate limit of "once"
-			question := probe.NewQuestion(keys)
+			question := probe.NewChallenge(keys)
 			a := ask(path, "", question.HeaderValue())
-			if !question.IsAnsweredBy(a.header.Get(probe.Header)) {
+			if !question.IsValidResponse(a.header.Get(probe.Header)) {
 				t.Errorf("%s: %v", path, a.header)
 			}
 			a.header.Del(probe.Header)
@@ -46,16 +46,16 @@ func TestProbe(t *testing.T) {
 			}
 		}
 	}
-	used := probe.NewQuestion(keys)
+	used := probe.NewChallenge(keys)
 	ask("/webhooks/-", "", used.HeaderValue())
 	for what, a := range map[string]received{
 		"used before": ask("/webhooks/-", "", used.HeaderValue()),
 		"of a stranger": ask("/webhooks/-", "",
-			probe.NewQuestion([][]byte{probe.NewKey()}).HeaderValue()),
+			probe.NewChallenge([][]byte{probe.NewKey()}).HeaderValue()),
 		"nonsense": ask("/webhooks/-", "", "x.y"),
 		"where it might start": ask("/webhooks/active", s.token["active"],
-			probe.NewQuestion(keys).HeaderValue()),
-		"elsewhere": ask("/", "", probe.NewQuestion(keys).HeaderValue()),
+			probe.NewChallenge(keys).HeaderValue()),
+		"elsewhere": ask("/", "", probe.NewChallenge(keys).HeaderValue()),
 	} {
 		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)

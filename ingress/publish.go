@@ -114,7 +114,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.permit.Release()
 	orderKey, spanSubject := "", d.layout.StartSubject
 	if key := d.trigger.Node.OrderKey; key != nil {
-		if orderKey = d.redactor.RedactText(key.Value(&d.request)); orderKey != "" {
+		if orderKey = d.redactor.RedactText(key.Key(&d.request)); orderKey != "" {
 			spanSubject = func(queue, workflowID, nodeID string) string {
 				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
@@ -131,7 +131,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
 		AcceptedAt: d.event.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.spans.startPublish(d.r, spanSubject, d.trigger, id),
+		Trace:      d.spans.startPublishSpan(d.r, spanSubject, d.trigger, id),
 		Headers:    d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,
@@ -142,7 +142,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		OrderKey:          orderKey,
 	}
 	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
-	msg, err := d.message.MessageForLayout(d.layout, start)
+	msg, err := d.encoder.MessageForLayout(d.layout, start)
 	ack, refusal := h.publish(d, id, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
@@ -178,7 +178,7 @@ func (h *handler) storeRejection(d *delivery, why *admission.Refusal) *admission
 		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
-		Trace: d.spans.startPublish(d.r, d.layout.RejectedSubject, d.trigger,
+		Trace: d.spans.startPublishSpan(d.r, d.layout.RejectedSubject, d.trigger,
 			why.ExecutionID),
 		Sender:   d.senderPreset(),
 		Verified: d.verified,
@@ -218,7 +218,7 @@ func (h *handler) publish(
 	began := time.Now()
 	ack, err := h.publishWithinShare(d.trigger.Workflow.AccountID, msg, &d.choice)
 	e.publishDuration = time.Since(began)
-	d.spans.endPublish(ack.Duplicate, err)
+	d.spans.endPublishSpan(ack.Duplicate, err)
 	if err == nil {
 		return ack, nil
 	}

@@ -15,7 +15,7 @@ func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
 	// If the ID cannot be in the body, determine it now, so that a request with an ID that is too
 	// long is refused before its body is read.
-	if !d.identified && !unknown && !h.mayHaveIDInBody(d) {
+	if !d.idKnown && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkDeliveryID(d); out != nil {
 			return out
 		}
@@ -47,14 +47,14 @@ func (d *delivery) mayHaveSignedID() bool {
 // readBodyOnce reads and parses the body when it is first called, and returns a refusal if the body
 // could not be read. Later calls only return the result of the first one.
 func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
-	if d.bodyReadDone {
+	if d.bodyReadAttempted {
 		return d.bodyRefusal
 	}
-	d.bodyReadDone = true
+	d.bodyReadAttempted = true
 	var body []byte
 	body, d.reservation, d.bodyRefusal = h.readBody(d)
-	if d.limitsChecked {
-		h.admission.CountBody(d.trigger, d.reservation.read, time.Now())
+	if d.limitsPassed {
+		h.admission.CountBody(d.trigger, d.reservation.bytesRead, time.Now())
 	}
 	if d.bodyRefusal != nil {
 		return d.bodyRefusal
@@ -65,7 +65,7 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 		payload.Body = body
 	}
 	d.payload = payload
-	d.request.IsJSON = payload.Kind == execution.BodyJSON
+	d.request.KnownJSON = payload.Kind == execution.BodyJSON
 	return nil
 }
 
@@ -73,17 +73,17 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 // the case if a header in priorityIDHeaders contains it.
 func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	s := d.sender()
-	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.priorityIDHeaders) == ""
+	return s != nil && s.DeliveryIDMayBeInBody() && d.firstHeader(h.priorityIDHeaders) == ""
 }
 
 // findDeliveryID sets the delivery ID when it is first called. It uses the first source that
 // contains an ID, in this order: the data that the signature covers, priorityIDHeaders, the
 // sender's unsigned sources, and configuredIDHeaders.
 func (h *handler) findDeliveryID(d *delivery) {
-	if d.identified {
+	if d.idKnown {
 		return
 	}
-	d.identified = true
+	d.idKnown = true
 	s := d.sender()
 	if s != nil && d.verified {
 		if signed := s.SignedDeliveryID(&d.request, d.verdict); signed.ID != "" {

@@ -55,7 +55,7 @@ func readinessChecks(
 
 // startMessageStreams holds the streams in which start messages are stored.
 type startMessageStreams struct {
-	shared   *publish.DeliveryPublisher
+	shared   *publish.StreamPublisher
 	own      *publish.StreamRouter // for the queues' own streams
 	registry *registry.Snapshot
 }

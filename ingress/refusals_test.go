@@ -295,7 +295,7 @@ func TestATooLongMessage(t *testing.T) {
 func TestStorageFull(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	config := stream.DefaultSettings.ExecutionsConfig()
+	config := stream.DefaultSettings.ExecutionsStreamConfig()
 	config.MaxBytes = 200_000
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)

@@ -150,7 +150,7 @@ func (h *handler) respond(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
 		h.refuse(d, out.refusal, d.sender())
-	case out.waited != nil:
+	case out.waitResult != nil:
 		h.respondAfterWait(d, out)
 	case out.response != nil:
 		h.respondAsSenderRequires(d, out)

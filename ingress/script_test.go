@@ -180,7 +180,7 @@ func (s *situations) putSettings(
 		RateLimit: limit,
 		Triggers:  triggers,
 	})
-	switch invalid := (*edit.InvalidError)(nil); {
+	switch invalid := (*edit.InvalidFieldError)(nil); {
 	case neg && !errors.As(err, &invalid):
 		ts.Fatalf("the settings were not refused: %v", err)
 	case !neg:

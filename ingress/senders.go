@@ -14,11 +14,11 @@ import (
 // refuseUnverified refuses a request that could not be verified. It reports the reason to
 // operators, but does not reveal it to the client.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+	h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
 		report.SenderObservation{
-			RefusedAt: now,
-			Code:      string(v.Code),
-			Reason:    v.Reason,
+			RefusedAt:     now,
+			RefusedCode:   string(v.Code),
+			RefusedReason: v.Reason,
 		})
 	if counter := h.metrics.unverified[signatureRefusalLabels{
 		d.senderPreset(),
@@ -33,7 +33,7 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 // execution.
 func (h *handler) countVerified(d *delivery, now time.Time) {
 	preset := d.senderPreset()
-	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
+	h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
 		report.SenderObservation{VerifiedAt: now})
 	h.metrics.verified[preset].Inc()
 }
@@ -41,8 +41,8 @@ func (h *handler) countVerified(d *delivery, now time.Time) {
 // countSenderDelivery counts a stored delivery of the node's sender for the next report to the
 // executors. Deliveries without a delivery ID are also counted separately.
 func (h *handler) countSenderDelivery(d *delivery) {
-	h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
-		report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""})
+	h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+		report.SenderObservation{DeliveryStored: true, WithoutID: d.id.ID == ""})
 }
 
 // temporaryRefusalStatus replaces the 4xx status of a temporary refusal if the sender does not

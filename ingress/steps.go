@@ -22,17 +22,17 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	// A handshake starts nothing, so it gets its response regardless of the plan and of whether the
 	// workflow is active.
 	(*handler).respondToHandshake,
-	(*handler).checkPlan,      // 7, 8
-	(*handler).verifySender,   // if the node's sender verifies requests: 11, 12, and the signature
-	(*handler).checkLimits,    // 9
-	(*handler).rejectInactive, // 10
-	(*handler).checkBody,      // 11, 12, 13
-	(*handler).checkFilter,    // a request that does not match the node's filter starts nothing
+	(*handler).checkPlan,        // 7, 8
+	(*handler).verifySender,     // if the sender verifies requests: 11, 12, and the signature
+	(*handler).applyLimits,      // 9
+	(*handler).rejectIfInactive, // 10
+	(*handler).checkBody,        // 11, 12, 13
+	(*handler).checkFilter,      // a request that does not match the node's filter starts nothing
 }
 
 // runSteps returns the outcome of a request: it calls parse, then each step, then startExecution.
 func (h *handler) runSteps(d *delivery, workflowID string) outcome {
-	if refusal := h.parse(d, workflowID); refusal != nil { // 2 to 4
+	if refusal := h.parseHead(d, workflowID); refusal != nil { // 2 to 4
 		return outcome{refusal: refusal}
 	}
 	for _, step := range requestSteps {
@@ -43,10 +43,10 @@ func (h *handler) runSteps(d *delivery, workflowID string) outcome {
 	return h.startExecution(d) // 14
 }
 
-// parse checks, without reading the body, that the request has a workflow ID and a token, and that
-// the declared length of the body is within the maximum. It stores the workflow ID, the token and
-// the request's redactor in d.
-func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
+// parseHead checks, without reading the body, that the request has a workflow ID and a token, and
+// that the declared length of the body is within the maximum. It stores the workflow ID, the token
+// and the request's redactor in d.
+func (h *handler) parseHead(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.CodeWorkflowIDMissing}
 	}
@@ -78,7 +78,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 		return &outcome{refusal: refusal}
 	}
 	d.trigger = found
-	h.noteTrigger(d)
+	h.recordTriggerAndStartSpan(d)
 	if err := found.Node.UnusableReason; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.event.err = err
@@ -88,7 +88,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 		d.request = sender.Request{
 			Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
 		}
-		if s != nil && s.NeedsURL() && h.publicURL != "" {
+		if s != nil && s.NeedsPublicURL() && h.publicURL != "" {
 			d.request.URL = h.publicURL + pathAndQuery(d.r)
 		}
 	}
@@ -131,9 +131,9 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 			d.event.err = err
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 		}
-		seen.Captured = sealed
+		seen.CapturedSecret = sealed
 	}
-	counted := h.senders.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	counted := h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
 	// After a 200, the sender would not send the secret again.
 	if !counted && made.CapturedSecret != "" {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
@@ -170,35 +170,35 @@ func (h *handler) verifySender(d *delivery) *outcome {
 	return h.checkDeliveryID(d)
 }
 
-// checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
+// applyLimits counts the request against the rate limit and the account's daily bytes. It uses the
 // current time, not the time at which the request began: the rate limit needs monotonic times, and
 // the request may have waited for the lease or for its body.
-func (h *handler) checkLimits(d *delivery) *outcome {
+func (h *handler) applyLimits(d *delivery) *outcome {
 	length := d.r.ContentLength
-	if d.bodyReadDone {
-		length = int64(d.reservation.read)
+	if d.bodyReadAttempted {
+		length = int64(d.reservation.bytesRead)
 	}
-	if refusal := h.admission.CheckLimits(d.trigger, length, time.Now()); refusal != nil {
+	if refusal := h.admission.ApplyLimits(d.trigger, length, time.Now()); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
-	d.limitsChecked = true
-	if d.bodyReadDone {
-		h.admission.CountBody(d.trigger, d.reservation.read, time.Now())
+	d.limitsPassed = true
+	if d.bodyReadAttempted {
+		h.admission.CountBody(d.trigger, d.reservation.bytesRead, time.Now())
 	}
 	return nil
 }
 
-// rejectInactive returns nil if the workflow is active. Otherwise it records the request, so that
+// rejectIfInactive returns nil if the workflow is active. Otherwise it records the request, so that
 // operators can look up the ID in the response and replay the request, and returns the refusal. The
 // record includes the body unless the body cannot be read. If the stream does not store the record,
-// rejectInactive returns the refusal for that failure instead.
-func (h *handler) rejectInactive(d *delivery) *outcome {
+// rejectIfInactive returns the refusal for that failure instead.
+func (h *handler) rejectIfInactive(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
 		return nil
 	}
 	_ = h.readBodyOnce(d)
 	h.findDeliveryID(d)
-	return &outcome{refusal: h.storeRejection(d, d.trigger.RefuseInactive(d.id))}
+	return &outcome{refusal: h.storeRejection(d, d.trigger.InactiveRefusal(d.id))}
 }
 
 // checkBody runs checks 11 to 13 (see requestSteps), which need the body.

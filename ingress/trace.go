@@ -18,14 +18,14 @@ const webhookRoute = "/webhooks/{workflowId}"
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
-	publish trace.Span // nil before startPublish and after endPublish
+	publish trace.Span // nil before startPublishSpan and after endPublishSpan
 }
 
-// startSpans starts the request's span. If trusted is true, the span becomes part of the sender's
-// trace, and the sender decides whether it is sampled. Otherwise it starts a new trace with a link
-// to the sender's span, because an unauthenticated client must not decide which requests are
-// traced.
-func (h *handler) startSpans(d *delivery, trusted bool) {
+// startRequestSpan starts the request's span. If trusted is true, the span becomes part of the
+// sender's trace, and the sender decides whether it is sampled. Otherwise it starts a new trace
+// with a link to the sender's span, because an unauthenticated client must not decide which
+// requests are traced.
+func (h *handler) startRequestSpan(d *delivery, trusted bool) {
 	if h.tracer == nil || d.spans != nil {
 		return
 	}
@@ -67,11 +67,11 @@ func (h *handler) startSpans(d *delivery, trusted bool) {
 	d.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublish starts the span of publishing a message, as a child of the request's span, and
+// startPublishSpan starts the span of publishing a message, as a child of the request's span, and
 // returns the traceparent for the message. The span contains the message's subject, which the
-// function subject returns. If s is nil, startPublish starts no span and only returns a
+// function subject returns. If s is nil, startPublishSpan starts no span and only returns a
 // traceparent.
-func (s *spans) startPublish(
+func (s *spans) startPublishSpan(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
 ) (traceparent string) {
@@ -84,9 +84,9 @@ func (s *spans) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the publish span, and records in it whether the message was a repeat or why it
-// was not stored.
-func (s *spans) endPublish(duplicate bool, err error) {
+// endPublishSpan ends the publish span, and records in it whether the message was a repeat or why
+// it was not stored.
+func (s *spans) endPublishSpan(duplicate bool, err error) {
 	if s == nil || s.publish == nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (s *spans) end(e *requestEvent) {
 	}
 	if s.publish != nil { // the message was not published
 		tracing.Fail(s.publish, "not_sent", "")
-		s.endPublish(false, nil)
+		s.endPublishSpan(false, nil)
 	}
 	span := s.request
 	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))

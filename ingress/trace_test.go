@@ -18,9 +18,9 @@ func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	var trigger admission.Trigger
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {
-		h.startSpans(d, true)
-		traceparent = d.spans.startPublish(r, stream.StartSubject, trigger, "id")
-		d.spans.endPublish(false, nil)
+		h.startRequestSpan(d, true)
+		traceparent = d.spans.startPublishSpan(r, stream.StartSubject, trigger, "id")
+		d.spans.endPublishSpan(false, nil)
 		d.spans.end(&d.event)
 	})
 	alone := testing.AllocsPerRun(100, func() { traceparent = newTraceparent(r.Header) })

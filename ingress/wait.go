@@ -48,7 +48,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	if s := d.sender(); s != nil {
 		got.form = s.OutputFormat(&d.request)
 	}
-	out.waited = got
+	out.waitResult = got
 	if wait != nil {
 		if out.duplicate {
 			wait.ExpectEarlierStart(h.queuesWithOwnStreams())
@@ -76,7 +76,7 @@ func (h *handler) awaitExecution(
 	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
 	})
-	d.event.waited = time.Since(began)
+	d.event.waitDuration = time.Since(began)
 }
 
 // reserveOutput reserves memory for an execution's output until the response has been sent, and
@@ -92,9 +92,9 @@ func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 
 // respondAfterWait responds to a request that waited for its execution.
 func (h *handler) respondAfterWait(d *delivery, out outcome) {
-	switch w := out.waited; {
+	switch w := out.waitResult; {
 	case out.response != nil &&
-		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
+		(!w.Status.Final() || w.Status == execution.Succeeded && isNullOrEmpty(w.Output)):
 		// The sender requires a certain response to an accepted request. Use it if the execution
 		// has not finished yet, or has succeeded without an output, because there is no result to
 		// report.
@@ -121,8 +121,8 @@ var finalStatusPhrases = map[execution.Status]string{
 	execution.Canceled: "been canceled",
 }
 
-// isEmpty reports whether an execution's output is empty or null.
-func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
+// isNullOrEmpty reports whether an execution's output is empty or null.
+func isNullOrEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
 // respondRunFailed responds with 502, because the execution has no output that could be the
 // response. detail explains why.
@@ -137,22 +137,22 @@ func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 // respondResult responds with 200 and the result of the execution. If the execution has not
 // finished, it responds with 202 and the execution's status.
 func (h *handler) respondResult(d *delivery, out outcome) {
-	body := append(make([]byte, 0, 160+len(out.waited.Output)),
+	body := append(make([]byte, 0, 160+len(out.waitResult.Output)),
 		`{"success":true,"executionId":"`...)
 	body = append(append(body, out.executionID...), '"')
 	if out.duplicate {
 		body = append(body, `,"deduplicated":true`...)
 	}
-	body = append(append(append(body, `,"status":"`...), out.waited.Status...), '"')
-	if len(out.waited.Output) > 0 {
-		body = append(append(body, `,"output":`...), out.waited.Output...)
+	body = append(append(append(body, `,"status":"`...), out.waitResult.Status...), '"')
+	if len(out.waitResult.Output) > 0 {
+		body = append(append(body, `,"output":`...), out.waitResult.Output...)
 	}
-	if out.waited.Error != "" {
-		body = append(append(body, `,"error":`...), encodeJSONString(out.waited.Error)...)
+	if out.waitResult.Error != "" {
+		body = append(append(body, `,"error":`...), encodeJSONString(out.waitResult.Error)...)
 	}
 	body = append(body, '}')
 	status := http.StatusOK
-	if !out.waited.Status.Final() {
+	if !out.waitResult.Status.Final() {
 		status = http.StatusAccepted
 	}
 	h.write(d, out, status, contentTypeJSON, body)
@@ -160,7 +160,7 @@ func (h *handler) respondResult(d *delivery, out outcome) {
 
 // respondOutput responds with the output of an execution that succeeded.
 func (h *handler) respondOutput(d *delivery, out outcome) {
-	response, err := responseFromOutput(out.waited.Output, out.waited.form)
+	response, err := responseFromOutput(out.waitResult.Output, out.waitResult.form)
 	if err != nil {
 		d.event.err = err
 		h.respondRunFailed(d, out,

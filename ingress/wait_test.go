@@ -36,7 +36,7 @@ func (f *fixture) startRunner() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	nc := f.nats.Connect(f.t)
-	err := stream.EnsureCancellations(f.t.Context(), f.JetStream, stream.DefaultSettings)
+	err := stream.EnsureCancellationsBucket(f.t.Context(), f.JetStream, stream.DefaultSettings)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestManyRequestsWait(t *testing.T) {
 		}
 		s.token[id] = s.Token(t, id, "node")
 	}
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}

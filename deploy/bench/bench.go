@@ -23,8 +23,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Config holds the options of a benchmark. The struct tags define the program's flags.
-type Config struct {
+// Speed holds the options of a benchmark. The struct tags define the program's flags.
+type Speed struct {
 	Rounds     int           `help:"How often each variant has its turn." default:"12"`
 	Burst      time.Duration `help:"How long a turn is." default:"1500ms"`
 	OpenRounds int           `help:"The same for the open loop; 0: none." default:"4"`
@@ -75,7 +75,7 @@ func (l *LoadOptions) validate() error {
 		checkRange("body-bytes", float64(l.BodyBytes), minBodyBytes, maxBodyBytes))
 }
 
-func (c *Config) validate() error {
+func (c *Speed) validate() error {
 	problems := []error{
 		c.LoadOptions.validate(),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
@@ -112,8 +112,8 @@ const lastResponseTimeout = 10 * time.Second
 // warmUpTime is how long each variant runs before the first round.
 const warmUpTime = time.Second
 
-// Run runs the benchmark and writes the tables to c.Out.
-func Run(ctx context.Context, c Config) (err error) {
+// RunSpeed runs the benchmark and writes the tables to c.Out.
+func RunSpeed(ctx context.Context, c Speed) (err error) {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	//nolint:gosec // not a secret
-	s := &speedRun{Config: c, workspace: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
+	s := &speedRun{Speed: c, workspace: at, random: rand.New(rand.NewPCG(c.Seed, 0))}
 	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n",
 		c.Seed, c.Connections, c.BodyBytes)
 	if err := s.installVariants(ctx); err != nil {
@@ -173,7 +173,7 @@ func Run(ctx context.Context, c Config) (err error) {
 
 // speedRun holds the state of one run of the benchmark.
 type speedRun struct {
-	Config
+	Speed
 	*workspace
 	random        *rand.Rand
 	deliveryCount uint64 // number of delivery IDs used so far
@@ -194,14 +194,14 @@ func (s *speedRun) selectedVariants() []string {
 func (s *speedRun) installVariants(ctx context.Context) error {
 	for _, name := range s.selectedVariants() {
 		b := &launcher{
-			bin:           s.Bin,
-			otherBin:      s.Other,
-			folder:        s.folder,
-			name:          name,
-			profileFolder: s.Profile,
-			workflows:     s.Workflows,
+			binFolder:      s.Bin,
+			otherBinFolder: s.Other,
+			folder:         s.folder,
+			name:           name,
+			profileFolder:  s.Profile,
+			workflows:      s.Workflows,
 		}
-		if _, err := s.start(ctx, findVariant(name).install, b); err != nil {
+		if _, err := s.startSystem(ctx, findVariant(name).install, b); err != nil {
 			return err
 		}
 	}
@@ -245,14 +245,14 @@ type openLoopResult struct {
 	rateDescription    string // the rate, worded for the title of the table
 	latencyDescription string // what latencies are counted from, worded for the title
 	rateByVariant      map[string]float64
-	resultsByVariant   map[string][]roundResult
+	resultsByVariant   map[string][]turnResult
 }
 
 // runOpenLoops measures all variants at each constant rate in s.OpenRate. If s.OpenShare is not 0,
 // it also measures each variant at that share of its own throughput in the closed loop. closed
 // holds the results of the closed loop, keyed by variant.
 func (s *speedRun) runOpenLoops(
-	ctx context.Context, closed map[string][]roundResult,
+	ctx context.Context, closed map[string][]turnResult,
 ) (loops []openLoopResult, err error) {
 	if s.OpenRounds == 0 {
 		return nil, nil
@@ -271,7 +271,7 @@ func (s *speedRun) runOpenLoops(
 		loop := openLoopResult{rateByVariant: map[string]float64{}}
 		loop.rateDescription = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
 		for name, turns := range closed {
-			can := quartilesOf(valuesOf(turns, roundResult.requestsPerSecond)).median
+			can := quartilesOf(valuesOf(turns, turnResult.requestsPerSecond)).median
 			loop.rateByVariant[name] = math.Round(s.OpenShare * can)
 		}
 		loops = append(loops, loop)
@@ -297,8 +297,8 @@ func (s *speedRun) runOpenLoops(
 // variant with the given name; 0 means the closed loop.
 func (s *speedRun) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
-) (map[string][]roundResult, error) {
-	turns := map[string][]roundResult{}
+) (map[string][]turnResult, error) {
+	turns := map[string][]turnResult{}
 	last := ""
 	for round := range count {
 		for _, n := range s.random.Perm(len(s.systems)) {
@@ -317,44 +317,44 @@ func (s *speedRun) runRounds(
 
 // burstResult holds what the generator has measured in one burst of requests.
 type burstResult struct {
-	count     int             // number of answered requests
-	limited   int             // number of 429 responses
-	refused   int             // number of 503 responses
-	took      time.Duration   // from the start of the burst until the last answer
-	latencies []time.Duration // of the answered requests, sorted
+	answered    int             // number of answered requests
+	rateLimited int             // number of 429 responses
+	unavailable int             // number of 503 responses
+	took        time.Duration   // from the start of the burst until the last answer
+	latencies   []time.Duration // of the answered requests, sorted
 }
 
-// roundResult holds the results of one turn of a variant: those of its burst, the lag of the
+// turnResult holds the results of one turn of a variant: those of its burst, the lag of the
 // recording, and the CPU time of its processes.
-type roundResult struct {
+type turnResult struct {
 	burstResult
 	lag time.Duration // time from the last answer until all executions were recorded
 	cpu cpuUsage
 }
 
-func (t roundResult) requestsPerSecond() float64 { return float64(t.count) / t.took.Seconds() }
+func (t turnResult) requestsPerSecond() float64 { return float64(t.answered) / t.took.Seconds() }
 
 // cpuPerThousandRequests returns the CPU time per 1,000 requests, in seconds.
-func (t roundResult) cpuPerThousandRequests() float64 {
-	return t.cpu.all.Seconds() / float64(t.count) * 1000
+func (t turnResult) cpuPerThousandRequests() float64 {
+	return t.cpu.all.Seconds() / float64(t.answered) * 1000
 }
 
 func (s *speedRun) measureVariant(
 	ctx context.Context, target *system, burst time.Duration, rate float64,
-) (roundResult, error) {
+) (turnResult, error) {
 	g, err := newGenerator(target.requestTarget, s.Connections, s.BodyBytes, s.Workflows, s.Seed,
 		&s.deliveryCount)
 	if err != nil {
-		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	defer g.close()
-	measure := func(burst time.Duration) (roundResult, error) {
+	measure := func(burst time.Duration) (turnResult, error) {
 		if err := ctx.Err(); err != nil {
-			return roundResult{}, errInterrupted
+			return turnResult{}, errInterrupted
 		}
 		cpu, err := target.cpuUsed()
 		if err != nil {
-			return roundResult{}, err
+			return turnResult{}, err
 		}
 		run := g.run
 		if s.Vegeta && rate > 0 {
@@ -364,24 +364,24 @@ func (s *speedRun) measureVariant(
 		}
 		r, err := run(burst, rate)
 		if err != nil {
-			return roundResult{}, err
+			return turnResult{}, err
 		}
 		// Wait until all messages of this burst are recorded, so that their cost does not count
 		// towards the next burst.
 		answered := time.Now()
-		if err := target.awaitRecorded(ctx); err != nil {
-			return roundResult{}, err
+		if err := target.awaitProcessed(ctx); err != nil {
+			return turnResult{}, err
 		}
 		lag := time.Since(answered)
 		cpuAfter, err := target.cpuUsed()
-		return roundResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
+		return turnResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
 	if _, err := measure(min(unmeasuredLeadInTime, burst)); err != nil {
-		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	t, err := measure(burst)
 	if err != nil {
-		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	return t, target.clearStreamsAndLogs(ctx)
 }

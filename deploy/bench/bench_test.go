@@ -41,7 +41,7 @@ func TestRun(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	err := Run(t.Context(), Config{
+	err := RunSpeed(t.Context(), Speed{
 		Rounds:      1,
 		Burst:       50 * time.Millisecond,
 		OpenRounds:  1,
@@ -108,7 +108,7 @@ func TestRun(t *testing.T) {
 func TestVegeta(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := Run(t.Context(), Config{
+	err := RunSpeed(t.Context(), Speed{
 		Rounds:      1,
 		Burst:       50 * time.Millisecond,
 		OpenRounds:  1,

@@ -51,12 +51,12 @@ type bar struct {
 }
 
 // writeChart writes an SVG file that compares each variant with the baseline, variantBare.
-func writeChart(file string, names []string, turns map[string][]roundResult) error {
+func writeChart(file string, names []string, turns map[string][]turnResult) error {
 	rate := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[variantBare], roundResult.requestsPerSecond)
+		return ratioQuartiles(turns[name], turns[variantBare], turnResult.requestsPerSecond)
 	}
 	cost := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[variantBare], roundResult.cpuPerThousandRequests)
+		return ratioQuartiles(turns[name], turns[variantBare], turnResult.cpuPerThousandRequests)
 	}
 	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
 	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap,

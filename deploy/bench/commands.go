@@ -9,7 +9,7 @@ import (
 
 // Commands holds the program's commands with their flags. Each command is one measurement.
 type Commands struct {
-	Speed      Config         `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
+	Speed      Speed          `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
 	Recording  Recording      `cmd:"" help:"From the answer to the record, at a constant rate."`
 	Neighbours Neighbours     `cmd:"" help:"What calm workflows notice of one that is flooded."`
 	Remembered DeliveryIDCost `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
@@ -49,6 +49,6 @@ func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 		return c.Tail.Run(ctx)
 	default:
 		c.Speed.Out = out
-		return Run(ctx, c.Speed)
+		return RunSpeed(ctx, c.Speed)
 	}
 }

@@ -37,13 +37,13 @@ type generator struct {
 
 // httpConn is one keep-alive connection with at most one request in flight.
 type httpConn struct {
-	fd       int
-	request  request
-	number   uint64 // number of the delivery in flight; see request.setDelivery
-	answer   []byte
-	received int
-	dueAt    time.Time // when the request was due; in a closed loop, when it was sent
-	sentAt   time.Time // when the request was sent
+	fd             int
+	request        request
+	deliveryNumber uint64 // number of the delivery in flight; see request.setDelivery
+	answer         []byte
+	received       int
+	dueAt          time.Time // when the request was due; in a closed loop, when it was sent
+	sentAt         time.Time // when the request was sent
 }
 
 // newGenerator returns a generator with open connections. The generator increments *deliveryCount
@@ -145,14 +145,14 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 	if err := l.sendDue(); err != nil {
 		return l.burstResult, err
 	}
-	for l.count < l.issued || l.issued < l.total {
+	for l.answered < l.issued || l.issued < l.total {
 		n, err := unix.EpollWait(g.epoll, g.events, 100)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return l.burstResult, err
 		}
 		if time.Since(l.startedAt) > burst+lastResponseTimeout {
 			return l.burstResult,
-				fmt.Errorf("%d requests have no answer after %s", l.issued-l.count,
+				fmt.Errorf("%d requests have no answer after %s", l.issued-l.answered,
 					lastResponseTimeout)
 		}
 		for _, event := range g.events[:max(n, 0)] {
@@ -226,20 +226,20 @@ func (l *generatorRun) readResponse(c *httpConn) error {
 		if !l.allow429 {
 			return errors.New("a request was refused for its workflow's rate limit")
 		}
-		l.limited++
+		l.rateLimited++
 	case http.StatusServiceUnavailable:
 		if !l.allow503 {
 			return fmt.Errorf("answer %q", c.answer[:length])
 		}
-		l.refused++
+		l.unavailable++
 	}
 	if l.onAnswer != nil {
-		l.onAnswer(c.number, now)
+		l.onAnswer(c.deliveryNumber, now)
 	}
 	if l.onConnAnswer != nil {
 		l.onConnAnswer(c, now)
 	}
-	l.count++
+	l.answered++
 	l.took = now.Sub(l.startedAt)
 	l.latencies = append(l.latencies, now.Sub(c.dueAt))
 	return l.sendNext(c, now)
@@ -247,8 +247,8 @@ func (l *generatorRun) readResponse(c *httpConn) error {
 
 func (g *generator) send(c *httpConn) error {
 	*g.deliveryCount++
-	c.number = *g.deliveryCount
-	c.request.setDelivery(g.seed, c.number, g.workflows)
+	c.deliveryNumber = *g.deliveryCount
+	c.request.setDelivery(g.seed, c.deliveryNumber, g.workflows)
 	n, err := unix.Write(c.fd, c.request.text)
 	if err == nil && n < len(c.request.text) {
 		err = errors.New("the server does not read")

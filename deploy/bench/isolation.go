@@ -102,10 +102,12 @@ func (c condition) String() string {
 // isolationResult is the measurement of one turn of the calm queue. It is the zero value if the
 // turn did not take place.
 type isolationResult struct {
-	roundResult
-	troubled   burstResult // results of the requests to the troubled queue
-	unrecorded int         // start messages of the calm queue not yet recorded when the turn ended
-	backlog    int         // start messages of the troubled queue not recorded when the turn ended
+	turnResult
+	troubled burstResult // results of the requests to the troubled queue
+
+	// calmUnrecorded and troubledUnrecorded are the numbers of start messages of the two queues
+	// that were not yet recorded when the turn ended.
+	calmUnrecorded, troubledUnrecorded int
 }
 
 // Run makes the measurement and writes its table to c.Out.
@@ -122,10 +124,10 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 	}
 	n := &isolationRun{Isolation: c, cluster: &cluster{}}
 	defer func() { err = errors.Join(err, at.close(), n.releaseResources()) }()
-	if _, err := at.start(ctx, func(ctx context.Context, b *launcher) (*system, error) {
+	if _, err := at.startSystem(ctx, func(ctx context.Context, b *launcher) (*system, error) {
 		n.system = &system{name: b.name}
 		return n.system, n.install(ctx, b)
-	}, &launcher{bin: c.Bin, folder: at.folder, name: "isolation"}); err != nil {
+	}, &launcher{binFolder: c.Bin, folder: at.folder, name: "isolation"}); err != nil {
 		return err
 	}
 	random := rand.New(rand.NewPCG(c.Seed, 0)) //nolint:gosec // not a secret
@@ -208,16 +210,16 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 func (n *isolationRun) setOwnStream(ctx context.Context, queue string, maxBytes int64) error {
 	put := api.PutQueueStream{MaxBytes: maxBytes, Replicas: n.Replicas}
 	if n.Replicas == 1 {
-		put.PlacementTags = []string{serverTag(requiredLeader(stream.OwnStreamName(queue)))}
+		put.PlacementTags = []string{serverTag(requiredLeaderIndex(stream.OwnStreamName(queue)))}
 	}
 	_, err := n.api().SetQueueStream(ctx, queue, put)
 	return err
 }
 
-// requiredLeader returns the number of the NATS server that must lead the named stream. Only the
-// streams of the troubled queue are led by the server that is frozen, so that the freeze does not
-// affect other streams directly.
-func requiredLeader(name string) int {
+// requiredLeaderIndex returns the number of the NATS server that must lead the named stream. Only
+// the streams of the troubled queue are led by the server that is frozen, so that the freeze does
+// not affect other streams directly.
+func requiredLeaderIndex(name string) int {
 	switch name {
 	case stream.OwnStreamName(troubledQueue), stream.OwnProgressStreamName(troubledQueue):
 		return troubledServerIndex
@@ -230,8 +232,8 @@ func requiredLeader(name string) int {
 // includes the time that the replicas need to catch up.
 const leaderPlacementTimeout = time.Minute
 
-// placeLeaders moves the leader of each stream to the server that requiredLeader returns for it,
-// and waits until all replicas are up to date.
+// placeLeaders moves the leader of each stream to the server that requiredLeaderIndex returns for
+// it, and waits until all replicas are up to date.
 func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPlacementTimeout)
 	defer cancel()
@@ -239,7 +241,7 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		err = leader.EnsureLeaders(try, n.js, func(s *jetstream.StreamInfo) string {
-			number := requiredLeader(s.Config.Name)
+			number := requiredLeaderIndex(s.Config.Name)
 			if s.Config.Replicas == 1 && number == calmServerIndex {
 				return "" // a stream with one replica has no other server to move to
 			}
@@ -264,7 +266,7 @@ func (n *isolationRun) measureCondition(
 			return err
 		}
 		turns[which], err = n.measure(ctx, n.Flood, nothing, nothing)
-		if err == nil && turns[which].troubled.refused != turns[which].troubled.count {
+		if err == nil && turns[which].troubled.unavailable != turns[which].troubled.answered {
 			err = errors.New("the stream is not full")
 		}
 		err = errors.Join(err, n.setOwnStream(ctx, troubledQueue, 0))
@@ -345,13 +347,13 @@ func (n *isolationRun) measure(
 	wait := troubled.start(n.Burst, rate)
 	t.burstResult, err = calm.run(n.Burst, n.Rate)
 	var failure error
-	t.unrecorded, failure = n.countUnrecordedStarts(ctx, calmQueue)
+	t.calmUnrecorded, failure = n.countUnrecordedStarts(ctx, calmQueue)
 	err = errors.Join(err, failure, end())
 	t.troubled, failure = wait()
 	if err := errors.Join(err, failure); err != nil {
 		return t, err
 	}
-	t.backlog, err = n.countUnrecordedStarts(ctx, troubledQueue)
+	t.troubledUnrecorded, err = n.countUnrecordedStarts(ctx, troubledQueue)
 	return t, err
 }
 
@@ -370,7 +372,7 @@ func (n *isolationRun) countUnrecordedStarts(
 	var consumers []consumerName
 	for _, queue := range queues {
 		consumers = append(consumers,
-			consumerName{stream.OwnStreamName(queue), stream.RecorderConsumer})
+			consumerName{stream.OwnStreamName(queue), stream.RecorderConsumerName})
 	}
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -387,7 +389,7 @@ const lagRecordTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
 func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
-	return awaitNoneUnrecorded(ctx, lagRecordTimeout, func(ctx context.Context) (int, error) {
+	return awaitZero(ctx, lagRecordTimeout, func(ctx context.Context) (int, error) {
 		return n.countUnrecordedStarts(ctx, calmQueue, troubledQueue)
 	})
 }
@@ -398,7 +400,8 @@ func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
 func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
-		consumer, err := n.js.Consumer(ctx, stream.OwnStreamName(troubledQueue), group.Consumer())
+		consumer, err := n.js.Consumer(ctx, stream.OwnStreamName(troubledQueue),
+			group.ConsumerName())
 		if err != nil {
 			return err
 		}
@@ -448,9 +451,9 @@ func (n *isolationRun) fillTroubledStream(ctx context.Context) error {
 	return n.awaitBothRecorded(ctx)
 }
 
-// publishBatch is the number of messages that are published before waiting for their
+// publishBatchSize is the number of messages that are published before waiting for their
 // acknowledgements.
-const publishBatch = 2_000
+const publishBatchSize = 2_000
 
 // streamFullDescription is the description in the server's error for a message that does not fit
 // into a stream. The error's code is stream.CodeStoreFailed, which other failures have too.
@@ -460,7 +463,7 @@ const streamFullDescription = "maximum bytes exceeded"
 // stream, as an ingress would.
 func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) error {
 	for count > 0 {
-		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))
+		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatchSize))
 		for range cap(batch) {
 			n.lagIDCount++
 			delivery := deliveryID(n.Seed+1, n.lagIDCount) // the generators use n.Seed
@@ -529,17 +532,17 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 			if len(turns) == 0 {
 				continue
 			}
-			results, refused, unrecorded := make([]roundResult, len(turns)), 0, []float64(nil)
+			results, refused, unrecorded := make([]turnResult, len(turns)), 0, []float64(nil)
 			for i, t := range turns {
-				results[i] = t.roundResult
-				refused += t.refused
-				unrecorded = append(unrecorded, float64(t.unrecorded))
+				results[i] = t.turnResult
+				refused += t.unavailable
+				unrecorded = append(unrecorded, float64(t.calmUnrecorded))
 			}
 			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", which, len(turns),
 				quartilesOf(valuesOf(results, latencyQuantile(0.5))).format("%.2f"),
 				quartilesOf(valuesOf(results, latencyQuantile(0.99))).format("%.2f"),
-				pairedRatios(results, alone, latencyQuantile(0.5)).format("%.2f"),
-				pairedRatios(results, alone, latencyQuantile(0.99)).format("%.2f"),
+				ratioQuartiles(results, alone, latencyQuantile(0.5)).format("%.2f"),
+				ratioQuartiles(results, alone, latencyQuantile(0.99)).format("%.2f"),
 				refused, quartilesOf(unrecorded).format("%.0f"))
 		}
 	})
@@ -551,9 +554,9 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 		}
 		accepted, refused, backlog := 0, 0, []float64(nil)
 		for _, t := range turns {
-			accepted += t.troubled.count - t.troubled.refused
-			refused += t.troubled.refused
-			backlog = append(backlog, float64(t.backlog))
+			accepted += t.troubled.answered - t.troubled.unavailable
+			refused += t.troubled.unavailable
+			backlog = append(backlog, float64(t.troubledUnrecorded))
 		}
 		_, _ = fmt.Fprintf(c.Out, "%s: 200: %d, 503: %d; not recorded at the end of a turn: %s\n",
 			strings.TrimPrefix(which.String(), "beside "), accepted, refused,
@@ -565,11 +568,11 @@ func (c *Isolation) writeResults(rounds [][numConditions]isolationResult) {
 // measured. alone holds the results of conditionAlone from the same rounds, in the same order.
 func resultsOfCondition(
 	rounds [][numConditions]isolationResult, which condition,
-) (turns []isolationResult, alone []roundResult) {
+) (turns []isolationResult, alone []turnResult) {
 	for _, r := range rounds {
-		if r[which].count > 0 {
+		if r[which].answered > 0 {
 			turns = append(turns, r[which])
-			alone = append(alone, r[conditionAlone].roundResult)
+			alone = append(alone, r[conditionAlone].turnResult)
 		}
 	}
 	return turns, alone

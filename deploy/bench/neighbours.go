@@ -31,11 +31,11 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// neighboursRoundResult holds the results of one turn. roundResult describes the requests to the
+// neighboursTurnResult holds the results of one turn. turnResult describes the requests to the
 // calm workflows. flood describes the requests to the flooded workflow, and is zero if the turn had
 // no flood.
-type neighboursRoundResult struct {
-	roundResult
+type neighboursTurnResult struct {
+	turnResult
 	flood burstResult
 }
 
@@ -49,8 +49,8 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, installWithExecutor, &launcher{
-		bin:       c.Bin,
+	s, err := at.startSystem(ctx, installWithExecutor, &launcher{
+		binFolder: c.Bin,
 		folder:    at.folder,
 		name:      "neighbours",
 		workflows: c.Workflows,
@@ -66,8 +66,8 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		addr: s.addr, path: firstWebhookPath + "?token=" + token, firstWorkflow: c.Workflows,
 	}
 	n := &neighboursRun{Neighbours: c, system: s, floodedTarget: flooded}
-	var alone []roundResult
-	var beside []neighboursRoundResult
+	var alone []turnResult
+	var beside []neighboursTurnResult
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // every other round begins with the flood
@@ -79,7 +79,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 			if flood {
 				beside = append(beside, t)
 			} else {
-				alone = append(alone, t.roundResult)
+				alone = append(alone, t.turnResult)
 			}
 		}
 	}
@@ -99,7 +99,7 @@ type neighboursRun struct {
 func (n *neighboursRun) measureCalmWorkflows(
 	ctx context.Context,
 	flood bool,
-) (t neighboursRoundResult,
+) (t neighboursTurnResult,
 	err error,
 ) {
 	if ctx.Err() != nil {
@@ -139,16 +139,17 @@ func (n *neighboursRun) measureCalmWorkflows(
 	if err := errors.Join(err, failure); err != nil {
 		return t, err
 	}
-	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
+	return t, errors.Join(n.awaitProcessed(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) writeResults(alone []roundResult, beside []neighboursRoundResult) {
-	besides := make([]roundResult, len(beside))
+func (c *Neighbours) writeResults(alone []turnResult, beside []neighboursTurnResult) {
+	besides := make([]turnResult, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))
 	for i, t := range beside {
-		besides[i] = t.roundResult
-		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
+		besides[i] = t.turnResult
+		accepted[i] = float64(t.flood.answered - t.flood.rateLimited)
+		limited[i] = float64(t.flood.rateLimited)
 		// The workflow has been idle, so the rate limit allows Limit requests at once, and then
 		// Limit requests per second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
@@ -172,7 +173,7 @@ func (c *Neighbours) writeResults(alone []roundResult, beside []neighboursRoundR
 			return quartilesOf(valuesOf(besides, latencyQuantile(q)))
 		})
 		row("ratio, round by round", func(q float64) quartiles {
-			return pairedRatios(besides, alone, latencyQuantile(q))
+			return ratioQuartiles(besides, alone, latencyQuantile(q))
 		})
 	})
 	_, _ = fmt.Fprintf(c.Out,

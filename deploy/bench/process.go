@@ -91,18 +91,18 @@ func (p *process) awaitLine(ctx context.Context, matches func(string) bool) erro
 
 // launcher starts the processes of one variant. Its fields are the settings of these processes.
 type launcher struct {
-	bin           string // folder of the programs; "" means that this binary acts as all of them
-	otherBin      string // like bin, but for the other build, with which this one is compared
-	folder        string
-	name          string
-	profileFolder string // folder for CPU profiles; "" means that none are written
+	binFolder      string // folder of the programs; "" means that this binary acts as all of them
+	otherBinFolder string // like bin, but for the other build, with which this one is compared
+	folder         string
+	name           string
+	profileFolder  string // folder for CPU profiles; "" means that none are written
 
 	// traced makes the benchmark's own programs serve execution traces, as hookstart's services do.
 	traced bool
 
-	workflows   int
-	node        nodeSettings
-	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
+	workflows    int
+	nodeSettings nodeSettings
+	databaseURL  string // URL of PostgreSQL; "" means a SQLite file in the folder
 	// secretsKey is the path of the file with the key that encrypts senders' secrets. "" means that
 	// no workflow has a sender.
 	secretsKey string
@@ -112,8 +112,8 @@ type launcher struct {
 // own.
 func (b *launcher) start(role string, args ...string) (*process, error) {
 	//nolint:gosec,noctx // our own programs; they end by signals
-	cmd := exec.Command(filepath.Join(b.bin, role), args...)
-	if b.bin == "" || strings.HasPrefix(role, benchRolePrefix) {
+	cmd := exec.Command(filepath.Join(b.binFolder, role), args...)
+	if b.binFolder == "" || strings.HasPrefix(role, benchRolePrefix) {
 		var err error
 		if cmd, err = child.SelfCommand(role, args...); err != nil {
 			return nil, err

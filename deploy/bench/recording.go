@@ -77,9 +77,9 @@ func (c *Recording) Run(ctx context.Context) error {
 
 // sampledRequest is a request whose recording delay is measured.
 type sampledRequest struct {
-	number     uint64
-	answeredAt time.Time
-	recordedAt time.Time // its record was committed at this time at the latest
+	deliveryNumber uint64
+	answeredAt     time.Time
+	recordedAt     time.Time // its record was committed at this time at the latest
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
@@ -88,7 +88,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	b := &launcher{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
+	b := &launcher{binFolder: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
 		// Use settings that are typical of a production server, so that a commit costs what it
 		// costs in production.
@@ -100,7 +100,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		defer at.closeSystems() // the programs must end before their database is removed
 		b.databaseURL = server.URL()
 	}
-	s, err := at.start(ctx, installWithExecutor, b)
+	s, err := at.startSystem(ctx, installWithExecutor, b)
 	if err != nil {
 		return err
 	}
@@ -114,14 +114,14 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	if _, err := g.run(min(warmUpTime, c.Duration), c.Rate); err != nil {
 		return err
 	}
-	if err := errors.Join(s.awaitRecorded(ctx), s.clearStreamsAndLogs(ctx)); err != nil {
+	if err := errors.Join(s.awaitProcessed(ctx), s.clearStreamsAndLogs(ctx)); err != nil {
 		return err
 	}
 
 	at.progress.Show("%s: sending for %s", database, c.Duration)
 	samples := c.startSampling(g)
 	began := time.Now()
-	waiting := s.countUnrecordedByPeriod(ctx, c.Duration/numReportPeriods)
+	waiting := s.startCountingUnrecorded(ctx, c.Duration/numReportPeriods)
 	sending, err := g.run(c.Duration, c.Rate)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitRecorded(ctx); err != nil {
+	if err := s.awaitProcessed(ctx); err != nil {
 		return err
 	}
 	after := time.Since(answered)
@@ -143,7 +143,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	_, _ = fmt.Fprintf(c.Out,
 		"\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms "+
 			"after the last answer\n",
-		database, sending.count, sending.took.Round(10*time.Millisecond),
+		database, sending.answered, sending.took.Round(10*time.Millisecond),
 		durationQuantileMS(sending.latencies, 0.5), durationQuantileMS(sending.latencies, 0.99),
 		after.Milliseconds())
 	writeRecordingDelays(c.Out, c.Sample, began, c.Duration, *samples, left)
@@ -156,16 +156,16 @@ func (c *Recording) startSampling(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
 	g.onAnswer = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
-			samples = append(samples, sampledRequest{number: number, answeredAt: at})
+			samples = append(samples, sampledRequest{deliveryNumber: number, answeredAt: at})
 		}
 	}
 	return &samples
 }
 
-// countUnrecordedByPeriod divides a load into numReportPeriods periods of the given length. In the
+// startCountingUnrecorded divides a load into numReportPeriods periods of the given length. In the
 // background, it counts how many messages are unrecorded at the end of each period. The returned
 // function waits for the last count and returns all counts.
-func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Duration) func() ([]int,
+func (s *system) startCountingUnrecorded(ctx context.Context, period time.Duration) func() ([]int,
 	error) {
 	var (
 		left []int
@@ -205,9 +205,9 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 	for i := range samples {
 		sample := &samples[i]
 		record, err := client.Execution(ctx,
-			execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, sample.number)))
+			execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, sample.deliveryNumber)))
 		if err != nil {
-			return fmt.Errorf("the record of request %d: %w", sample.number, err)
+			return fmt.Errorf("the record of request %d: %w", sample.deliveryNumber, err)
 		}
 		// RecordedAt is the beginning of the batch, rounded down to microseconds. Add one
 		// microsecond, so that the time is not before the real beginning.

@@ -91,7 +91,7 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		_, err := s.startNATS(ctx, b)
 		return s, err
 	}
-	s, err := at.start(ctx, start, b)
+	s, err := at.startSystem(ctx, start, b)
 	if err != nil {
 		return k, err
 	}
@@ -123,7 +123,7 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 			return k, err
 		}
 		began := time.Now()
-		if s, err = at.start(ctx, start, b); err != nil {
+		if s, err = at.startSystem(ctx, start, b); err != nil {
 			return k, err
 		}
 		if err := c.verifyStream(ctx, s, withID); err != nil {

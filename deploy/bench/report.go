@@ -34,7 +34,7 @@ func (q quartiles) format(verb string) string {
 }
 
 // valuesOf returns number(t) for each turn t, in the order of turns.
-func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
+func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
 		values[i] = number(t)
@@ -42,9 +42,9 @@ func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	return values
 }
 
-// pairedRatios compares each turn with the turn of yardstick in the same round: it returns the
+// ratioQuartiles compares each turn with the turn of yardstick in the same round: it returns the
 // quartiles of number(turns[i]) / number(yardstick[i]).
-func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float64) quartiles {
+func ratioQuartiles(turns, yardstick []turnResult, number func(turnResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
 		ratios[i] = number(turns[i]) / number(yardstick[i])
@@ -54,8 +54,8 @@ func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float
 
 // latencyQuantile returns a function that returns the q quantile of a turn's latencies, in
 // milliseconds.
-func latencyQuantile(q float64) func(roundResult) float64 {
-	return func(t roundResult) float64 { return durationQuantileMS(t.latencies, q) }
+func latencyQuantile(q float64) func(turnResult) float64 {
+	return func(t turnResult) float64 { return durationQuantileMS(t.latencies, q) }
 }
 
 // durationQuantileMS returns the q quantile of sorted durations in milliseconds, or NaN if there
@@ -76,7 +76,7 @@ func writeTable(out io.Writer, title string, header string, rows func(w io.Write
 	_ = w.Flush()
 }
 
-func writeClosedLoop(out io.Writer, names []string, turns map[string][]roundResult) {
+func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResult) {
 	writeTable(out,
 		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
 			"CPU of all server processes.",
@@ -85,8 +85,8 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]roundResu
 			for _, name := range names {
 				t := turns[name]
 				part := func(cpu func(cpuUsage) time.Duration) string {
-					each := quartilesOf(valuesOf(t, func(t roundResult) float64 {
-						return cpu(t.cpu).Seconds() / float64(t.count) * 1e6
+					each := quartilesOf(valuesOf(t, func(t turnResult) float64 {
+						return cpu(t.cpu).Seconds() / float64(t.answered) * 1e6
 					}))
 					if each.median == 0 {
 						return "-"
@@ -97,16 +97,16 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]roundResu
 					return u.nats
 				}), part(func(u cpuUsage) time.Duration { return u.executor })
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
-					quartilesOf(valuesOf(t, roundResult.requestsPerSecond)).format("%.0f"),
-					quartilesOf(valuesOf(t, func(t roundResult) float64 {
+					quartilesOf(valuesOf(t, turnResult.requestsPerSecond)).format("%.0f"),
+					quartilesOf(valuesOf(t, func(t turnResult) float64 {
 						return t.cpuPerThousandRequests() * 1000
 					})).format("%.0f"), nats, executor,
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).median,
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).median,
-					pairedRatios(t, turns[variantBare],
-						roundResult.requestsPerSecond).format("%.2f"),
-					pairedRatios(t, turns[variantBare],
-						roundResult.cpuPerThousandRequests).format("%.2f"))
+					ratioQuartiles(t, turns[variantBare],
+						turnResult.requestsPerSecond).format("%.2f"),
+					ratioQuartiles(t, turns[variantBare],
+						turnResult.cpuPerThousandRequests).format("%.2f"))
 			}
 		})
 	writeExtraCPU(out, turns)
@@ -126,7 +126,7 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
-				if lag := quartilesOf(valuesOf(t, func(t roundResult) float64 {
+				if lag := quartilesOf(valuesOf(t, func(t turnResult) float64 {
 					return float64(t.lag) / float64(time.Millisecond)
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
@@ -136,8 +136,8 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),
-					pairedRatios(t, turns[variantBare], latencyQuantile(0.99)).format("%.2f"),
-					pairedRatios(t, turns[variantBare], latencyQuantile(0.999)).format("%.2f"),
+					ratioQuartiles(t, turns[variantBare], latencyQuantile(0.99)).format("%.2f"),
+					ratioQuartiles(t, turns[variantBare], latencyQuantile(0.999)).format("%.2f"),
 					recorded)
 			}
 		})
@@ -168,7 +168,7 @@ func writeMemoryAndReadyTimes(out io.Writer, systems []*system) error {
 // writeExtraCPU writes, for pairs of variants that differ only in one setting or in the build, how
 // much more CPU a request costs in the first variant than in the second. It compares turns of the
 // same round.
-func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
+func writeExtraCPU(out io.Writer, turns map[string][]turnResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},
 		{"hookstart-bearer", "hookstart"},

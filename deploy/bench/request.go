@@ -37,11 +37,11 @@ type request struct {
 	signer *stripeSigner
 }
 
-// workflowDigits is the number of hexadecimal digits at the end of every workflow's ID.
-const workflowDigits = 6
+// workflowDigitCount is the number of hexadecimal digits at the end of every workflow's ID.
+const workflowDigitCount = 6
 
 // workflowID returns the ID of the benchmark's nth workflow; the first one has the number 0.
-func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
+func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigitCount, n) }
 
 const deliveryIDLength = 25 // the seed and the number in hexadecimal, with a hyphen between
 
@@ -50,18 +50,18 @@ func newRequest(to requestTarget, bodyBytes int) request {
 		return newStripeRequest(to, bodyBytes)
 	}
 	authorization := ""
-	if to.bearer != "" {
-		authorization = "\r\nAuthorization: Bearer " + to.bearer
+	if to.bearerToken != "" {
+		authorization = "\r\nAuthorization: Bearer " + to.bearerToken
 	}
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + authorization +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", deliveryIDLength) + "\r\n\r\n" + jsonBody(bodyBytes))
-	workflow := len("POST "+firstWebhookPath) - workflowDigits
+	workflow := len("POST "+firstWebhookPath) - workflowDigitCount
 	return request{
 		text: text, id: text[len(head) : len(head)+deliveryIDLength],
-		//nolint:gosec // not negative
-		workflow: text[workflow : workflow+workflowDigits], firstWorkflow: uint64(to.firstWorkflow),
+		workflow:      text[workflow : workflow+workflowDigitCount],
+		firstWorkflow: uint64(to.firstWorkflow), //nolint:gosec // not negative
 	}
 }
 

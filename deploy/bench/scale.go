@@ -47,32 +47,32 @@ const numServers = 3
 type cluster struct {
 	*system
 	natsServers     []*process
-	ingresses       []string // the address of the ingress next to each NATS server
+	ingressAddrs    []string // the address of the ingress next to each NATS server
 	cpuLimits       []cpuLimit
 	ports           []*freeport.Port
 	deliveryCounts  []uint64 // number of delivery IDs that each generator has used
 	initialMemoryMB []int    // MB that each NATS server uses before the first turn
 }
 
-// scaleVariant is a layout to measure: a cluster, and how the deliveries are distributed in it.
-type scaleVariant struct {
+// scaleLayout is a layout to measure: a cluster, and how the deliveries are distributed in it.
+type scaleLayout struct {
 	name string
 	*cluster
 	// sendToNearIngress makes the generators send the deliveries of each queue to the ingress next
 	// to the server with the queue's stream. If it is false, every ingress gets deliveries of all
 	// queues.
 	sendToNearIngress bool
-	// moreConnections gives each queue as many senders (connections) as all queues have together in
-	// the other layouts.
-	moreConnections bool
-	results         []scaleRoundResult
+	// allConnectionsPerQueue gives each queue as many senders (connections) as all queues have
+	// together in the other layouts.
+	allConnectionsPerQueue bool
+	results                []scaleTurnResult
 }
 
-// scaleRoundResult holds the throughput and CPU usage measured in one turn of a layout.
-type scaleRoundResult struct {
+// scaleTurnResult holds the throughput and CPU usage measured in one turn of a layout.
+type scaleTurnResult struct {
 	deliveriesPerSecond float64
-	cpu                 []float64 // average number of cores used by each NATS server
-	cpuPerThousand      float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
+	coresUsed           []float64 // average number of cores used by each NATS server
+	cpuMSPerThousand    float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
 }
 
 // Run makes the measurement and writes its table to c.Out.
@@ -94,30 +94,30 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	start := func(name string, options clusterOptions) (*cluster, error) {
 		cl := &cluster{}
 		clusters = append(clusters, cl)
-		_, err := at.start(ctx, func(ctx context.Context, b *launcher) (*system, error) {
+		_, err := at.startSystem(ctx, func(ctx context.Context, b *launcher) (*system, error) {
 			cl.system = &system{name: b.name}
 			return cl.system, cl.install(ctx, b, options)
-		}, &launcher{bin: c.Bin, folder: at.folder, name: name})
+		}, &launcher{binFolder: c.Bin, folder: at.folder, name: name})
 		return cl, err
 	}
-	one, err := start("one", clusterOptions{servers: 1, cpu: c.CPU})
+	one, err := start("one", clusterOptions{servers: 1, cores: c.CPU})
 	if err != nil {
 		return err
 	}
-	synced, err := start("synced", clusterOptions{servers: 1, cpu: c.CPU, syncAlways: true})
+	synced, err := start("synced", clusterOptions{servers: 1, cores: c.CPU, syncAlways: true})
 	if err != nil {
 		return err
 	}
 	replicated, err := start("replicated",
-		clusterOptions{servers: numServers, cpu: c.CPU, replicas: numServers})
+		clusterOptions{servers: numServers, cores: c.CPU, replicas: numServers})
 	if err != nil {
 		return err
 	}
-	spread, err := start("spread", clusterOptions{servers: numServers, cpu: c.CPU, replicas: 1})
+	spread, err := start("spread", clusterOptions{servers: numServers, cores: c.CPU, replicas: 1})
 	if err != nil {
 		return err
 	}
-	layouts := []*scaleVariant{
+	layouts := []*scaleLayout{
 		{name: "one stream on one server", cluster: one},
 		{name: "the same, every message synced to the disk", cluster: synced},
 		{name: "one stream, three replicas on three servers", cluster: replicated},
@@ -128,17 +128,17 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 			sendToNearIngress: true,
 		},
 		{
-			name:              "the same, and each queue has as many senders as the one stream",
-			cluster:           spread,
-			sendToNearIngress: true,
-			moreConnections:   true,
+			name:                   "the same, with as many senders per queue as for one stream",
+			cluster:                spread,
+			sendToNearIngress:      true,
+			allConnectionsPerQueue: true,
 		},
 	}
 	for round := range c.Rounds {
 		for i := range layouts {
 			l := layouts[(round+i)%len(layouts)] // each round begins with another layout
 			at.progress.Show("round %d/%d", round+1, c.Rounds)
-			t, err := c.measureVariant(ctx, l)
+			t, err := c.measureLayout(ctx, l)
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
@@ -153,7 +153,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 // clusterOptions describes the NATS servers of an installation and the streams on them.
 type clusterOptions struct {
 	servers    int
-	cpu        float64 // cores that each server may use; 0 means no limit
+	cores      float64 // cores that each server may use; 0 means no limit
 	syncAlways bool    // sync every message to the disk
 	// replicas is the number of replicas of the queues' own streams. 0 means one queue, which uses
 	// the shared stream. 1 means three queues, whose own streams are on different servers. A
@@ -187,7 +187,7 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 	if err := cl.startExecutor(ctx, b, addrs[0]); err != nil {
 		return err
 	}
-	if err := cl.createQueues(ctx, o.replicas); err != nil {
+	if err := cl.createWorkflowsInQueues(ctx, o.replicas); err != nil {
 		return err
 	}
 	for n, addr := range addrs {
@@ -197,9 +197,9 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 		if err != nil {
 			return err
 		}
-		cl.ingresses = append(cl.ingresses, ingress)
+		cl.ingressAddrs = append(cl.ingressAddrs, ingress)
 	}
-	cl.addr = cl.ingresses[0]
+	cl.addr = cl.ingressAddrs[0]
 	cl.stopExecutor()
 	cl.deliveryCounts = make([]uint64, numServers)
 	for _, p := range cl.natsServers {
@@ -208,10 +208,10 @@ func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) e
 			return err
 		}
 		cl.initialMemoryMB = append(cl.initialMemoryMB, used)
-		if o.cpu == 0 {
+		if o.cores == 0 {
 			continue
 		}
-		bound, err := limitCPU(p.PID(), o.cpu)
+		bound, err := limitCPU(p.PID(), o.cores)
 		if err != nil {
 			return err
 		}
@@ -282,9 +282,9 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 	return cl.js.DeleteStream(ctx, "READY")
 }
 
-// createQueues creates the workflows in their queues. Unless replicas is 0, it gives each queue its
-// own stream with that many replicas.
-func (cl *cluster) createQueues(ctx context.Context, replicas int64) error {
+// createWorkflowsInQueues creates the workflows in their queues. Unless replicas is 0, it gives
+// each queue its own stream with that many replicas.
+func (cl *cluster) createWorkflowsInQueues(ctx context.Context, replicas int64) error {
 	queues := numServers
 	if replicas != 1 { // only unreplicated streams are spread over several queues
 		queues = 1
@@ -321,19 +321,19 @@ func (cl *cluster) releaseResources() (err error) {
 	return err
 }
 
-// measureVariant measures one turn of a layout: it sends deliveries to all queues for the duration
+// measureLayout measures one turn of a layout: it sends deliveries to all queues for the duration
 // of a burst. A shorter burst before that warms the connections up, and is not measured.
-func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRoundResult,
+func (c *Scale) measureLayout(ctx context.Context, l *scaleLayout) (t scaleTurnResult,
 	err error,
 ) {
 	generators := make([]*generator, numServers)
 	connections := c.Connections / numServers
-	if l.moreConnections {
+	if l.allConnectionsPerQueue {
 		connections = c.Connections
 	}
 	for n := range generators {
 		to, workflows := l.requestTarget, numServers
-		to.addr = l.ingresses[n%len(l.ingresses)]
+		to.addr = l.ingressAddrs[n%len(l.ingressAddrs)]
 		if l.sendToNearIngress {
 			to.firstWorkflow, workflows = n+1, 1
 		} else {
@@ -366,14 +366,14 @@ func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRou
 	}
 	count, used := 0, time.Duration(0)
 	for _, r := range results {
-		count += r.count
-		t.deliveriesPerSecond += float64(r.count) / r.took.Seconds()
+		count += r.answered
+		t.deliveriesPerSecond += float64(r.answered) / r.took.Seconds()
 	}
 	for n := range after {
 		used += after[n] - before[n]
-		t.cpu = append(t.cpu, (after[n]-before[n]).Seconds()/took.Seconds())
+		t.coresUsed = append(t.coresUsed, (after[n]-before[n]).Seconds()/took.Seconds())
 	}
-	t.cpuPerThousand = used.Seconds() * 1e6 / float64(count)
+	t.cpuMSPerThousand = used.Seconds() * 1e6 / float64(count)
 	return t, nil
 }
 
@@ -414,15 +414,15 @@ func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 	return used, nil
 }
 
-func (c *Scale) writeResults(layouts []*scaleVariant) {
-	values := func(runs []scaleRoundResult, number func(scaleRoundResult) float64) []float64 {
+func (c *Scale) writeResults(layouts []*scaleLayout) {
+	values := func(runs []scaleTurnResult, number func(scaleTurnResult) float64) []float64 {
 		var all []float64
 		for _, t := range runs {
 			all = append(all, number(t))
 		}
 		return all
 	}
-	rate := func(t scaleRoundResult) float64 { return t.deliveriesPerSecond }
+	rate := func(t scaleTurnResult) float64 { return t.deliveriesPerSecond }
 	bound := "with no bound for the NATS servers"
 	if c.CPU > 0 {
 		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
@@ -441,14 +441,14 @@ func (c *Scale) writeResults(layouts []*scaleVariant) {
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\n", l.name,
 					quartilesOf(values(l.results, rate)).format("%.0f"),
 					quartilesOf(ratios).format("%.2f"),
-					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
-						return t.cpuPerThousand
+					quartilesOf(values(l.results, func(t scaleTurnResult) float64 {
+						return t.cpuMSPerThousand
 					})).format("%.0f"),
-					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
-						return slices.Max(t.cpu)
+					quartilesOf(values(l.results, func(t scaleTurnResult) float64 {
+						return slices.Max(t.coresUsed)
 					})).median,
-					quartilesOf(values(l.results, func(t scaleRoundResult) float64 {
-						return slices.Min(t.cpu)
+					quartilesOf(values(l.results, func(t scaleTurnResult) float64 {
+						return slices.Min(t.coresUsed)
 					})).median)
 			}
 		})

@@ -21,20 +21,20 @@ const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 // stripeSigner signs a request as Stripe does. Like Stripe's, the request has its delivery ID in
 // the body.
 type stripeSigner struct {
-	mac  hash.Hash
-	body []byte // the part of the request's text with the body
-	time []byte // the part with the time, which is signed together with the body
-	hex  []byte // the part with the signature in hexadecimal digits
+	mac       hash.Hash
+	body      []byte // the part of the request's text with the body
+	timestamp []byte // the part with the time, which is signed together with the body
+	signature []byte // the part with the signature in hexadecimal digits
 }
 
 func (s *stripeSigner) sign() {
-	copy(s.time, strconv.FormatInt(time.Now().Unix(), 10))
+	copy(s.timestamp, strconv.FormatInt(time.Now().Unix(), 10))
 	s.mac.Reset()
-	for _, part := range [][]byte{s.time, {'.'}, s.body} {
+	for _, part := range [][]byte{s.timestamp, {'.'}, s.body} {
 		_, _ = s.mac.Write(part) // writing to a hash never fails
 	}
 	var sum [sha256.Size]byte
-	hex.Encode(s.hex, s.mac.Sum(sum[:0]))
+	hex.Encode(s.signature, s.mac.Sum(sum[:0]))
 }
 
 func newStripeRequest(to requestTarget, bodyBytes int) request {
@@ -52,16 +52,17 @@ func newStripeRequest(to requestTarget, bodyBytes int) request {
 	return request{
 		text: whole, id: whole[start+len(id) : start+len(id)+deliveryIDLength],
 		signer: &stripeSigner{
-			mac:  hmac.New(sha256.New, []byte(stripeSecret)),
-			body: whole[start:],
-			time: whole[len(head) : len(head)+timeLength],
-			hex:  whole[signature : signature+2*sha256.Size],
+			mac:       hmac.New(sha256.New, []byte(stripeSecret)),
+			body:      whole[start:],
+			timestamp: whole[len(head) : len(head)+timeLength],
+			signature: whole[signature : signature+2*sha256.Size],
 		},
 	}
 }
 
 // installStripe is like installIngress, but with a key that encrypts senders' secrets. With this
-// key, the first workflow gets a sender, whose signatures the ingress verifies (see setSender).
+// key, the first workflow gets a sender, whose signatures the ingress verifies (see
+// setStripeSender).
 func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.secretsKey = b.dataDir("secrets") + "-key"
@@ -71,8 +72,8 @@ func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	return installIngress(ctx, &own)
 }
 
-// setSender configures Stripe as the sender of the first workflow, with stripeSecret.
-func (s *system) setSender(ctx context.Context) error {
+// setStripeSender configures Stripe as the sender of the first workflow, with stripeSecret.
+func (s *system) setStripeSender(ctx context.Context) error {
 	_, err := s.api().PutSender(ctx, workflowID(0), nodeID, api.PutSender{
 		Preset:  "stripe",
 		Secrets: []string{stripeSecret},

@@ -26,18 +26,18 @@ type requestTarget struct {
 	// firstWorkflow is the number of the first workflow that gets requests.
 	firstWorkflow int
 	signed        bool   // whether all requests go to one workflow and are signed like Stripe's
-	bearer        string // token in the header Authorization; "" means that it is in the path
+	bearerToken   string // token in the header Authorization; "" means that it is in the path
 }
 
 // system is a running variant: its processes, their addresses, and a connection to its NATS server.
 type system struct {
 	name string
 	requestTarget
-	processes []*process
-	nats      *process // the separate process of the NATS server; nil means that there is none
-	executor  *process // the separate process of the executor; nil means that there is none
-	apiAddr   string   // address of the operators' API
-	node      nodeSettings
+	processes    []*process
+	nats         *process // the separate process of the NATS server; nil means that there is none
+	executor     *process // the separate process of the executor; nil means that there is none
+	apiAddr      string   // address of the operators' API
+	nodeSettings nodeSettings
 	// ingressReadyAfter is how long the ingress took to become ready, if it is a separate process.
 	ingressReadyAfter time.Duration
 
@@ -83,17 +83,17 @@ var variants = map[string]variant{
 	},
 	"hookstart-bearer": {
 		"hookstart, and the token is in the header Authorization",
-		installer(installIngress).withNode(nodeSettings{bearer: true}),
+		installer(installIngress).withNodeSettings(nodeSettings{bearerAuth: true}),
 	},
 	"hookstart-filter": {
 		"hookstart, and every node has a filter that reads the body and lets every request through",
-		installer(installIngress).withNode(nodeSettings{trigger: api.PutTrigger{
+		installer(installIngress).withNodeSettings(nodeSettings{trigger: api.PutTrigger{
 			Filter: []byte(`{"ptr:/event":"order.paid"}`),
 		}}),
 	},
 	"hookstart-order": {
 		"hookstart, and every node takes an order key from the body",
-		installer(installIngress).withNode(nodeSettings{trigger: api.PutTrigger{
+		installer(installIngress).withNodeSettings(nodeSettings{trigger: api.PutTrigger{
 			OrderKey: "ptr:/order/id",
 		}}),
 	},
@@ -110,7 +110,7 @@ var variants = map[string]variant{
 	},
 	"hookstart-answer": {
 		"hookstart-running, and every request is answered when its execution has ended",
-		installer(installWithRunner).withNode(nodeSettings{trigger: api.PutTrigger{
+		installer(installWithRunner).withNodeSettings(nodeSettings{trigger: api.PutTrigger{
 			Answer: &api.Answer{WaitSeconds: 25},
 		}}),
 	},
@@ -123,18 +123,18 @@ var variants = map[string]variant{
 // after an error.
 type installer func(context.Context, *launcher) (*system, error)
 
-// withNode returns an installer that starts the same variant as i, but gives the trigger nodes the
-// settings in node.
-func (i installer) withNode(node nodeSettings) installer {
+// withNodeSettings returns an installer that starts the same variant as i, but gives the trigger
+// nodes the settings in node.
+func (i installer) withNodeSettings(node nodeSettings) installer {
 	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
-		own.node = node
+		own.nodeSettings = node
 		return i(ctx, &own)
 	}
 }
 
 // otherBuildSuffix is the suffix of variants that run the programs of another build, with which
-// this build is compared. These programs are in launcher.otherBin.
+// this build is compared. These programs are in launcher.otherBinFolder.
 const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name. If there is none, the result's install is
@@ -149,7 +149,7 @@ func findVariant(name string) variant {
 		ctx context.Context, b *launcher,
 	) (*system, error) {
 		other := *b
-		other.bin = b.otherBin
+		other.binFolder = b.otherBinFolder
 		return v.install(ctx, &other)
 	}}
 }
@@ -275,7 +275,7 @@ func (s *system) stopExecutor() {
 }
 
 func installServices(ctx context.Context, b *launcher) (*system, error) {
-	s := &system{name: b.name, node: b.node}
+	s := &system{name: b.name, nodeSettings: b.nodeSettings}
 	natsAddr, err := s.startNATS(ctx, b)
 	if err != nil {
 		return s, err
@@ -287,7 +287,7 @@ func installServices(ctx context.Context, b *launcher) (*system, error) {
 		return s, err
 	}
 	if b.secretsKey != "" {
-		if err := s.setSender(ctx); err != nil {
+		if err := s.setStripeSender(ctx); err != nil {
 			return s, err
 		}
 	}
@@ -409,15 +409,15 @@ func (s *system) cpuUsed() (u cpuUsage, err error) {
 // recordTimeout is how long the executor may take to record everything after a burst.
 const recordTimeout = 2 * time.Minute
 
-// awaitRecorded waits until all messages are processed: see countUnprocessed. Without an executor
+// awaitProcessed waits until all messages are processed: see countUnprocessed. Without an executor
 // and a runner, it returns immediately.
-func (s *system) awaitRecorded(ctx context.Context) error {
-	return awaitNoneUnrecorded(ctx, recordTimeout, s.countUnprocessed)
+func (s *system) awaitProcessed(ctx context.Context) error {
+	return awaitZero(ctx, recordTimeout, s.countUnprocessed)
 }
 
-// awaitNoneUnrecorded calls unrecorded repeatedly until it returns 0 or an error. It returns an
+// awaitZero calls unrecorded repeatedly until it returns 0 or an error. It returns an
 // error if this takes longer than timeout.
-func awaitNoneUnrecorded(
+func awaitZero(
 	ctx context.Context, timeout time.Duration, unrecorded func(context.Context) (int, error),
 ) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -442,13 +442,14 @@ type consumerName struct{ stream, name string }
 func (s *system) countUnprocessed(ctx context.Context) (int, error) {
 	var consumers []consumerName
 	if s.hasExecutor {
-		consumers = append(consumers, consumerName{stream.ExecutionsName, stream.RecorderConsumer})
+		consumers = append(consumers,
+			consumerName{stream.ExecutionsName, stream.RecorderConsumerName})
 	}
 	if s.hasRunner { // count reports last: each execution that ends adds one
 		group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
 		consumers = append(consumers,
-			consumerName{stream.ExecutionsName, group.Consumer()},
-			consumerName{stream.ProgressName, stream.RecorderConsumer})
+			consumerName{stream.ExecutionsName, group.ConsumerName()},
+			consumerName{stream.ProgressName, stream.RecorderConsumerName})
 	}
 	return s.countUnacknowledged(ctx, consumers)
 }

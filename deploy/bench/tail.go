@@ -63,7 +63,7 @@ type observedRequest struct {
 	due, sent, answered int64
 }
 
-func (o observedRequest) took() time.Duration { return time.Duration(o.answered - o.due) }
+func (o observedRequest) latency() time.Duration { return time.Duration(o.answered - o.due) }
 
 func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	at, err := newWorkspace(c.Out)
@@ -71,8 +71,8 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, variants[name].install, &launcher{
-		bin: c.Bin, folder: at.folder, name: name, workflows: 1, traced: true,
+	s, err := at.startSystem(ctx, variants[name].install, &launcher{
+		binFolder: c.Bin, folder: at.folder, name: name, workflows: 1, traced: true,
 	})
 	if err != nil {
 		return err
@@ -227,11 +227,11 @@ var stages = []string{
 type stageBreakdown struct {
 	count             int
 	total             time.Duration
-	stages            activityTimes
+	stageTimes        activityTimes
 	ackWaitActivities activityTimes // what the processes did during stageAckWait
-	// ranWhileRunnable holds how long the process ran each goroutine while the goroutine of a
+	// runnableActivities holds how long the process ran each goroutine while the goroutine of a
 	// request was ready but had to wait to run.
-	ranWhileRunnable activityTimes
+	runnableActivities activityTimes
 }
 
 func (b *stageBreakdown) add(
@@ -241,9 +241,9 @@ func (b *stageBreakdown) add(
 	all []*timeline,
 ) {
 	b.count++
-	b.total += o.took()
+	b.total += o.latency()
 	stage := func(name string, from, to int64) {
-		b.stages[name] += time.Duration(max(0, to-from))
+		b.stageTimes[name] += time.Duration(max(0, to-from))
 	}
 	stage(stageUnsent, o.due, o.sent)
 	acked := false
@@ -269,11 +269,11 @@ func (b *stageBreakdown) add(
 			} else {
 				stage(stageRunnable, from, to)
 			}
-			front.addGoroutineTimes(b.ranWhileRunnable, from, to)
+			front.addGoroutineTimes(b.runnableActivities, from, to)
 		case s.state == stateSyscall:
 			stage(stageSyscall, from, to)
 		default:
-			helping := overlap(serving.assists, from, to)
+			helping := overlap(serving.gcAssists, from, to)
 			stage(stageGCAssist, 0, helping)
 			stage(stageRunning, 0, to-from-helping)
 		}
@@ -305,14 +305,15 @@ func writeTail(
 	if err != nil {
 		return fmt.Errorf("the trace of %s: %w", front.name, err)
 	}
-	slices.SortFunc(requests, func(a, b observedRequest) int { return int(b.took() - a.took()) })
+	slices.SortFunc(requests,
+		func(a, b observedRequest) int { return int(b.latency() - a.latency()) })
 	slow := max(1, int(float64(len(requests))*percent/100))
 	groups := make([]stageBreakdown, 2)
 	for n := range groups {
 		groups[n] = stageBreakdown{
-			stages:            activityTimes{},
-			ackWaitActivities: activityTimes{},
-			ranWhileRunnable:  activityTimes{},
+			stageTimes:         activityTimes{},
+			ackWaitActivities:  activityTimes{},
+			runnableActivities: activityTimes{},
 		}
 	}
 	for n, o := range requests {
@@ -327,8 +328,8 @@ func writeTail(
 	slowest, others := groups[0], groups[1]
 	_, _ = fmt.Fprintf(out, "\n%s, %.0f requests per second, traced: p50 %.2f ms, the slowest "+
 		"%g %% took %.2f ms or more\n", name, rate,
-		milliseconds(requests[len(requests)/2].took()), percent,
-		milliseconds(requests[slow-1].took()))
+		milliseconds(requests[len(requests)/2].latency()), percent,
+		milliseconds(requests[slow-1].latency()))
 	rows := func(title string, names []string, timesOf func(stageBreakdown) activityTimes) {
 		writeTable(out, title,
 			fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
@@ -343,13 +344,13 @@ func writeTail(
 			})
 	}
 	rows("Where a request is, mean:", stages,
-		func(b stageBreakdown) activityTimes { return b.stages })
+		func(b stageBreakdown) activityTimes { return b.stageTimes })
 	rows("While it waits for the acknowledgement:", slowest.ackWaitActivities.largest(12),
 		func(b stageBreakdown) activityTimes { return b.ackWaitActivities })
 	rows(
 		"What the process runs while the request waits to run:",
-		slowest.ranWhileRunnable.largest(12),
-		func(b stageBreakdown) activityTimes { return b.ranWhileRunnable },
+		slowest.runnableActivities.largest(12),
+		func(b stageBreakdown) activityTimes { return b.runnableActivities },
 	)
 	writeTable(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+

@@ -27,7 +27,7 @@ func TestBreakdown(t *testing.T) {
 			{330, 340, stateSyscall, ""},
 			{340, 1000, stateWaiting, "network"},
 		},
-		assists: []span{{from: 120, to: 130}},
+		gcAssists: []span{{from: 120, to: 130}},
 	}
 	writer := &goroutine{name: "nats%2ego.(*Conn).flusher", spans: []span{
 		{0, 160, stateWaiting, "chan receive"},
@@ -38,16 +38,16 @@ func TestBreakdown(t *testing.T) {
 	front := &timeline{
 		name: "ingress", to: 1000, procs: 2,
 		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
-		stopped:    []span{{from: 180, to: 205}},
+		worldStops: []span{{from: 180, to: 205}},
 	}
 	b := stageBreakdown{
-		stages:            activityTimes{},
-		ackWaitActivities: activityTimes{},
-		ranWhileRunnable:  activityTimes{},
+		stageTimes:         activityTimes{},
+		ackWaitActivities:  activityTimes{},
+		runnableActivities: activityTimes{},
 	}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want activityTimes }{
-		"stages": {b.stages, activityTimes{
+		"stages": {b.stageTimes, activityTimes{
 			stageUnsent: 10, stageUnread: 40, stageRunnable: 10, stageRunning: 40,
 			stageGCAssist: 10,
 			stageAckWait:  150, stageRunnableAfterAck: 20, stageSyscall: 10, stageAnswerUnread: 10,
@@ -56,7 +56,7 @@ func TestBreakdown(t *testing.T) {
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
 			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
 		}},
-		"occupants": {b.ranWhileRunnable, activityTimes{idleActivity: 30}},
+		"occupants": {b.runnableActivities, activityTimes{idleActivity: 30}},
 	} {
 		if !maps.Equal(same.got, same.want) {
 			t.Errorf("%s: %v, want %v", what, same.got, same.want)

@@ -32,9 +32,9 @@ type span struct {
 
 // goroutine is one goroutine in a trace, with its states over time.
 type goroutine struct {
-	name    string // name of its main function; see goroutineName
-	spans   []span
-	assists []span // times at which it had to help the garbage collector
+	name      string // name of its main function; see goroutineName
+	spans     []span
+	gcAssists []span // times at which it had to help the garbage collector
 }
 
 // spansWithin returns the goroutine's spans that overlap the interval between from and to.
@@ -66,8 +66,8 @@ type timeline struct {
 	name            string
 	from, to        int64
 	goroutines      map[trace.GoID]*goroutine
-	stopped         []span // times at which the world was stopped
-	marking         []span // times at which the garbage collector marked objects
+	worldStops      []span // times at which the world was stopped
+	gcMarks         []span // times at which the garbage collector marked objects
 	procs           int    // GOMAXPROCS
 	schedulingDelay time.Duration
 }
@@ -143,12 +143,12 @@ func (t *timeline) addRange(e trace.Event, from, to int64) {
 	s := span{from: from, to: to}
 	switch r := e.Range(); {
 	case strings.HasPrefix(r.Name, "stop-the-world"):
-		t.stopped = append(t.stopped, s)
+		t.worldStops = append(t.worldStops, s)
 	case r.Name == "GC concurrent mark phase":
-		t.marking = append(t.marking, s)
+		t.gcMarks = append(t.gcMarks, s)
 	case r.Name == "GC mark assist" && r.Scope.Kind == trace.ResourceGoroutine:
 		if g := t.goroutines[r.Scope.Goroutine()]; g != nil {
-			g.assists = append(g.assists, s)
+			g.gcAssists = append(g.gcAssists, s)
 		}
 	}
 }
@@ -321,7 +321,7 @@ func (t *timeline) addMessageActivityTimes(to activityTimes, from, end int64) {
 	}
 	var all []doing
 	cuts := []int64{from, end}
-	for _, s := range t.stopped {
+	for _, s := range t.worldStops {
 		if s.from < end && s.to > from {
 			all = append(all, doing{"the world is stopped", s})
 		}
@@ -404,12 +404,12 @@ func (t *timeline) writeRow(w io.Writer) {
 	}
 	slices.Sort(waited)
 	longest := int64(0)
-	for _, s := range t.stopped {
+	for _, s := range t.worldStops {
 		longest = max(longest, s.to-s.from)
 	}
 	whole := time.Duration(t.to - t.from)
 	_, _ = fmt.Fprintf(w, "%s\t%.3f, %.2f\t%d\t%.0f %%\t%d, %.2f\t%.0f %%\n", t.name,
-		durationQuantileMS(waited, 0.5), durationQuantileMS(waited, 0.99), len(t.marking),
-		percentOf(time.Duration(overlap(t.marking, t.from, t.to)), whole), len(t.stopped),
+		durationQuantileMS(waited, 0.5), durationQuantileMS(waited, 0.99), len(t.gcMarks),
+		percentOf(time.Duration(overlap(t.gcMarks, t.from, t.to)), whole), len(t.worldStops),
 		milliseconds(time.Duration(longest)), percentOf(t.schedulingDelay, whole))
 }

@@ -28,7 +28,7 @@ func (s *speedRun) runVegeta(
 	began := time.Now()
 	pacer := vegeta.Rate{Freq: int(rate * 1000), Per: 1000 * time.Second}
 	for r := range attacker.Attack(s.vegetaTargeter(to), pacer, burst, "") {
-		result.count++
+		result.answered++
 		result.latencies = append(result.latencies, r.Latency)
 		switch {
 		case r.Error != "":

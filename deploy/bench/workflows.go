@@ -22,8 +22,8 @@ const nodeID = "node"
 
 // nodeSettings are settings of every workflow's trigger node. The zero value has none.
 type nodeSettings struct {
-	trigger api.PutTrigger // NodeID is ignored: every node has the ID nodeID
-	bearer  bool           // whether requests carry the token in the Authorization header
+	trigger    api.PutTrigger // NodeID is ignored: every node has the ID nodeID
+	bearerAuth bool           // whether requests carry the token in the Authorization header
 }
 
 // makeWorkflows creates the workflows for the load, with a rate limit that is never reached. Only
@@ -38,8 +38,8 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
-	if s.node.bearer {
-		s.path, s.bearer = firstWebhookPath, token
+	if s.nodeSettings.bearerAuth {
+		s.path, s.bearerToken = firstWebhookPath, token
 	} else {
 		s.path = firstWebhookPath + "?token=" + token
 	}
@@ -53,7 +53,7 @@ func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiA
 func (s *system) makeWorkflow(
 	ctx context.Context, n int, perSecond int64,
 ) (token string, err error) {
-	client, id, trigger := s.api(), workflowID(n), s.node.trigger
+	client, id, trigger := s.api(), workflowID(n), s.nodeSettings.trigger
 	trigger.NodeID = nodeID
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: accountID,

@@ -22,9 +22,11 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, progress: terminal.NewProgressLine(out)}, err
 }
 
-// start starts a system and adds it to the workspace. Even if start returns an error, a later call
-// of close ends the processes that start has started.
-func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
+// startSystem starts a system and adds it to the workspace. Even if start returns an error, a later
+// call of close ends the processes that start has started.
+func (p *workspace) startSystem(
+	ctx context.Context, install installer, b *launcher,
+) (*system, error) {
 	p.progress.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
 	if installed != nil {

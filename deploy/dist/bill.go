@@ -133,11 +133,11 @@ func (r *Release) programSPDXPackages(
 	if !isRepositoryPath(info.Path) {
 		version, licence = info.Main.Version, spdxNoAssertion
 	}
-	program = goPackage(info.Path, version)
+	program = moduleSPDXPackage(info.Path, version)
 	program.Name, program.ID, program.Purpose = name,
 		"SPDXRef-Program-"+invalidIDChars.ReplaceAllString(name, "-"), "APPLICATION"
 	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, licence
-	linked = append(linked, goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
+	linked = append(linked, moduleSPDXPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
@@ -147,7 +147,7 @@ func (r *Release) programSPDXPackages(
 		if isRepositoryPath(module.Path) {
 			module.Version = r.Version
 		}
-		linked = append(linked, goPackage(module.Path, module.Version))
+		linked = append(linked, moduleSPDXPackage(module.Path, module.Version))
 	}
 	return program, linked, nil
 }
@@ -156,7 +156,7 @@ func isRepositoryPath(path string) bool {
 	return strings.HasPrefix(path, "github.com/hookstart/hookstart/")
 }
 
-func goPackage(path, version string) spdxPackage {
+func moduleSPDXPackage(path, version string) spdxPackage {
 	id := invalidIDChars.ReplaceAllString(path+"-"+version, "-")
 	return spdxPackage{
 		Name:             path,

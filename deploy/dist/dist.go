@@ -182,8 +182,8 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 // binDir returns the folder to which Compile writes the programs.
 func (r *Release) binDir() string { return filepath.Join(r.Out, ".bin") }
 
-// Clean deletes the programs that Compile has built. Call it after Pack.
-func (r *Release) Clean() error { return os.RemoveAll(r.binDir()) }
+// RemoveBinaries deletes the programs that Compile has built. Call it after Pack.
+func (r *Release) RemoveBinaries() error { return os.RemoveAll(r.binDir()) }
 
 // Pack builds all files of the release from the programs in BinaryFolders, SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {

@@ -143,7 +143,7 @@ func (r *Release) buildPackage(
 	}
 	defer os.RemoveAll(folder)
 	s := &stagedPackage{folder: folder, modTime: r.Time}
-	binaries, err := r.stageFiles(s, p, name, about, shipped, generated)
+	binaries, err := r.addFiles(s, p, name, about, shipped, generated)
 	if err != nil {
 		return err
 	}
@@ -244,9 +244,9 @@ func unitPatterns(units []string) (quoted []string) {
 	return quoted
 }
 
-// stageFiles adds all files of a package to s, and returns the paths of the compiled programs among
+// addFiles adds all files of a package to s, and returns the paths of the compiled programs among
 // them.
-func (r *Release) stageFiles(
+func (r *Release) addFiles(
 	s *stagedPackage, p Platform, name string, about Package, shipped, generated *tree,
 ) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
@@ -315,7 +315,7 @@ func (r *Release) stageFiles(
 		s.addFile(doc+f.path, 0o644, "", "", r.rewriteLinks(f.path, f.content, inside))
 	}
 	if name == "hookstart" {
-		r.stageCompletions(s, generated)
+		r.addCompletions(s, generated)
 	}
 	s.addFile(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
 	log, err := gzipBest([]byte(r.debianChangelog(name)))
@@ -337,8 +337,8 @@ func (r *Release) debianChangelog(name string) string {
 			1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 
-// stageCompletions adds the shell completions to the folders where each distribution expects them.
-func (r *Release) stageCompletions(s *stagedPackage, generated *tree) {
+// addCompletions adds the shell completions to the folders where each distribution expects them.
+func (r *Release) addCompletions(s *stagedPackage, generated *tree) {
 	for _, to := range []struct{ script, path, packager string }{
 		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},
 		{"hookstart.fish", "/usr/share/fish/vendor_completions.d/hookstart.fish", ""},

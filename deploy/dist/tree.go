@@ -126,10 +126,11 @@ var (
 	newTagPattern     = regexp.MustCompile(`(newTag: )\S+(})`)
 )
 
-// setImageTags makes the compose file and the kustomization use the images of the release instead
-// of images that are built from the sources, because the archive has no sources. The user must load
-// these images, so the compose file does not pull them: the project has no image registry.
-func (r *Release) setImageTags(name string, content []byte) []byte {
+// useReleaseImages makes the compose file and the kustomization use the images of the release
+// instead of images that are built from the sources, because the archive has no sources. The user
+// must load these images, so the compose file does not pull them: the project has no image
+// registry.
+func (r *Release) useReleaseImages(name string, content []byte) []byte {
 	switch name {
 	case "deploy/compose/compose.yaml":
 		return builtImagePattern.ReplaceAll(content,
@@ -178,7 +179,7 @@ func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 			all.files[i].content = r.rewriteLinks(f.path, f.content, inside)
 			continue
 		}
-		all.files[i].content = r.setImageTags(f.path, f.content)
+		all.files[i].content = r.useReleaseImages(f.path, f.content)
 	}
 	name := fmt.Sprintf("hookstart_%s_%s", r.VersionNumber(), p)
 	content, err := tarball(all.sorted(), name+"/", r.Time)

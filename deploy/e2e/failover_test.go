@@ -250,7 +250,7 @@ func awaitReady(t *testing.T, ops string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for last := ""; ; pause(t, 20*time.Millisecond) {
-		status, text, err := child.Get(ctx, ops+"/readyz")
+		status, text, err := child.HTTPGet(ctx, ops+"/readyz")
 		if ctx.Err() != nil {
 			t.Fatalf("not ready: %s (%v)", last, err)
 		}

@@ -123,7 +123,7 @@ func launchNodeKit(t *testing.T, natsURL string, o kitOptions) (stop func() <-ch
 // laneOfK returns the name of the consumer of the lane to which the order key "k" belongs. A runner
 // runs the executions of a lane one after another.
 func laneOfK() string {
-	return stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}.LaneConsumer(
+	return stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}.LaneConsumerName(
 		execution.LaneOf("workflow", "k"))
 }
 

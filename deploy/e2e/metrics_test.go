@@ -120,7 +120,7 @@ func TestALabelOfARequestIsSeen(t *testing.T) {
 		Help: "By workflow: too many.",
 	}, []string{"workflow"})
 	o.Metrics.MustRegister(requests)
-	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	addr, stop, err := o.StartServer(t.Context(), "127.0.0.1:0", logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 			config := orderedGroup.ConsumerConfigForLayout(layout, 12*time.Second)
 			if test.orderKey != "" {
 				lane := execution.LaneOf("workflow", test.orderKey)
-				config.Durable, config.MaxAckPending = orderedGroup.LaneConsumer(lane), 1
+				config.Durable, config.MaxAckPending = orderedGroup.LaneConsumerName(lane), 1
 				config.FilterSubject = layout.LaneFilterSubject(orderedQueue, lane)
 			}
 			stored := layout.StreamName(orderedQueue)
@@ -108,7 +108,7 @@ func keepsItsConcurrency(t *testing.T, attempts int) (delivered bool) {
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	gate := subscribe(t, nc, gateSubject)
-	consumer := stream.ExecutionsName + "." + orderedGroup.Consumer()
+	consumer := stream.ExecutionsName + "." + orderedGroup.ConsumerName()
 	requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+consumer)
 	answers := subscribe(t, nc, "$JS.ACK."+consumer+".>")
 	proxy := server.NewProxy(t)
@@ -229,23 +229,24 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	nc := server.Connect(t)
 	runnertest.NewIngress(t, nc)
 	requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+"."+
-		orderedGroup.Consumer())
+		orderedGroup.ConsumerName())
 	command := nodeRunner(gatedRunner, server.URL())
 	command.Env = append(command.Env, "OPTIONS={}")
 	program := childtest.Launch(t, command)
 	await(t, requests)
 	js := jetStream(t, server.URL())
-	err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, orderedGroup.Consumer())
+	err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, orderedGroup.ConsumerName())
 	if err != nil {
 		t.Fatal(err)
 	}
-	program.Await("(" + orderedGroup.Consumer() + " of " + stream.ExecutionsName + " was deleted)")
+	program.Await("(" + orderedGroup.ConsumerName() + " of " + stream.ExecutionsName +
+		" was deleted)")
 	select {
 	case <-program.Exited():
 	case <-time.After(30 * time.Second):
 		t.Fatal("the runner goes on")
 	}
-	_, err = js.Consumer(t.Context(), stream.ExecutionsName, orderedGroup.Consumer())
+	_, err = js.Consumer(t.Context(), stream.ExecutionsName, orderedGroup.ConsumerName())
 	if err == nil {
 		t.Error("the consumer was created anew")
 	}
@@ -264,7 +265,7 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 			nc := server.Connect(t)
 			runnertest.NewIngress(t, nc)
 			requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+"."+
-				orderedGroup.Consumer())
+				orderedGroup.ConsumerName())
 			proxy := server.NewProxy(t)
 			command := nodeRunner(gatedRunner, proxy.URL())
 			command.Env = append(command.Env, fmt.Sprintf(`OPTIONS={"attempts":%d}`, attempts))
@@ -330,7 +331,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			nc := server.Connect(t)
 			ingress := runnertest.NewIngress(t, nc)
 			openGate(t, nc)
-			name := orderedGroup.Consumer()
+			name := orderedGroup.ConsumerName()
 			if orderKey != "" {
 				name = laneOfK()
 			}
@@ -373,7 +374,8 @@ func TestNodeHandsBackWhatMayBeCanceled(t *testing.T) {
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	gate := subscribe(t, nc, gateSubject)
-	answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+orderedGroup.Consumer()+".>")
+	answers := subscribe(t, nc,
+		"$JS.ACK."+stream.ExecutionsName+"."+orderedGroup.ConsumerName()+".>")
 	subscribe(t, nc, "$NO.>") // receives the redirected requests, and does not answer
 	var withhold atomic.Bool
 	proxy := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {

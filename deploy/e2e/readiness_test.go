@@ -208,7 +208,7 @@ func (o *observed) await(program, line string) string {
 
 func (o *observed) readyz(program string) string {
 	o.t.Helper()
-	status, text, err := child.Get(o.t.Context(), o.ops[program]+"/readyz")
+	status, text, err := child.HTTPGet(o.t.Context(), o.ops[program]+"/readyz")
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -70,8 +70,8 @@ func startTraced(t *testing.T) *traced {
 	c := &traced{t: t, nats: natstest.Start(t), spans: tracetest.NewInMemoryExporter()}
 	c.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(c.spans))
 	o := ops.New()
-	o.Traces = c.provider
-	log := logtest.Quiet()
+	o.TracerProvider = c.provider
+	log := logtest.Discard()
 	defaults := func(config any, flags ...string) {
 		if err := program.Parse(config, flags...); err != nil {
 			t.Fatal(err)

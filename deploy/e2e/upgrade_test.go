@@ -211,7 +211,7 @@ func (u *upgraded) eventually(what string, done func() bool) {
 // notReady returns the text of /readyz of an executor that is not ready, or "" if the executor is
 // ready or does not respond.
 func notReady(ops string) string {
-	status, text, err := child.Get(context.Background(), ops+"/readyz")
+	status, text, err := child.HTTPGet(context.Background(), ops+"/readyz")
 	if err != nil || status == http.StatusOK {
 		return ""
 	}

@@ -37,7 +37,8 @@ func hookstartShellCommand(executable, currentFolder string) string {
 			return hookstartProgramName
 		}
 	}
-	if relative, err := filepath.Rel(currentFolder, path); err == nil && filepath.IsLocal(relative) {
+	relative, err := filepath.Rel(currentFolder, path)
+	if err == nil && filepath.IsLocal(relative) {
 		if path = relative; path == hookstartProgramName {
 			path = "./" + path
 		}

@@ -75,7 +75,7 @@ func damageConsumers(t *testing.T, at stream.Layout) {
 		t.Fatalf("%q, %v", states, err)
 	}
 	other := filepath.Join(dir, "nats/jetstream/$G/streams", at.StreamName(group.Queue), "obs",
-		group.Consumer(), "o.dat")
+		group.ConsumerName(), "o.dat")
 	for _, path := range append(states, other) {
 		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func (r *running) givenTo(
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	consumer, err := r.jetStream(t).Consumer(ctx, streamName, group.Consumer())
+	consumer, err := r.jetStream(t).Consumer(ctx, streamName, group.ConsumerName())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,11 +30,11 @@ const (
 	demoQueue      = "demo"
 )
 
-// createDemo creates and activates the demo workflow through the operators' API and returns its
-// webhook URL. If the workflow already exists, createDemo does not change it, even if it is
-// deactivated. certFile is the certificate file of the operators' API, or "" if the API is served
-// over plain HTTP.
-func createDemo(
+// createDemoWorkflow creates and activates the demo workflow through the operators' API and returns
+// its webhook URL. If the workflow already exists, createDemoWorkflow does not change it, even if
+// it is deactivated. certFile is the certificate file of the operators' API, or "" if the API is
+// served over plain HTTP.
+func createDemoWorkflow(
 	ctx context.Context, s StartedServices, certFile string,
 ) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
@@ -95,8 +95,8 @@ func transportTrusting(certFile string) (http.RoundTripper, error) {
 	return &http.Transport{TLSClientConfig: settings}, nil
 }
 
-// runDemo runs a runner for the demo workflow until ctx ends.
-func runDemo(
+// runDemoRunner runs a runner for the demo workflow until ctx ends.
+func runDemoRunner(
 	ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt),
 	traces trace.TracerProvider, log logrus.FieldLogger,
 ) error {

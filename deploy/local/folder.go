@@ -51,9 +51,9 @@ func isNewFolder(dir string) bool {
 // adminTokenFile returns the path of the file with the generated admin token.
 func adminTokenFile(dataDir string) string { return filepath.Join(dataDir, "admin-token") }
 
-// prepareFolder creates the data folder and returns the admin token: the configured one, or else
-// the one stored in the folder, or else a new one, which it stores there.
-func prepareFolder(c Config) (adminToken string, err error) {
+// prepareFolderAndToken creates the data folder and returns the admin token: the configured one, or
+// else the one stored in the folder, or else a new one, which it stores there.
+func prepareFolderAndToken(c Config) (adminToken string, err error) {
 	if err := durable.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", folderError(c.DataDir, err)
 	}
@@ -111,12 +111,12 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		// the first one, runners would repeat finished executions. Unfinished executions are not
 		// lost, because the executor redelivers them.
 		AfterLast: func(streamName, consumer string) (bool, error) {
-			_, own := stream.QueueOfStream(streamName)
+			_, own := stream.QueueOfOwnStream(streamName)
 			if streamName != stream.ExecutionsName && !own ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false, nil
 			}
-			skipped := executor.SkippedConsumer{Stream: streamName, Consumer: consumer}
+			skipped := executor.SkippingConsumer{Stream: streamName, Consumer: consumer}
 			// Record that this consumer skips messages. Otherwise the executor would end the
 			// unfinished executions as failed, instead of redelivering them.
 			return true, recordSkippedConsumer(c.DataDir, skipped)
@@ -145,7 +145,7 @@ const skippedConsumersFolder = "passed-over"
 
 // skippedConsumerFile returns the path of a consumer's file in skippedConsumersFolder. The file is
 // named CONSUMER, or STREAM.CONSUMER if the consumer is not on the shared stream.
-func skippedConsumerFile(dataDir string, c executor.SkippedConsumer) string {
+func skippedConsumerFile(dataDir string, c executor.SkippingConsumer) string {
 	name := c.Consumer
 	if c.Stream != stream.ExecutionsName {
 		name = c.Stream + "." + c.Consumer
@@ -153,7 +153,7 @@ func skippedConsumerFile(dataDir string, c executor.SkippedConsumer) string {
 	return filepath.Join(dataDir, skippedConsumersFolder, name)
 }
 
-func recordSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
+func recordSkippedConsumer(dataDir string, c executor.SkippingConsumer) error {
 	if err := durable.MkdirAll(filepath.Join(dataDir, skippedConsumersFolder), 0o700); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func recordSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
 }
 
 // skippedConsumers returns the consumers that have a file in skippedConsumersFolder.
-func skippedConsumers(dataDir string) (skipped []executor.SkippedConsumer, err error) {
+func skippedConsumers(dataDir string) (skipped []executor.SkippingConsumer, err error) {
 	files, err := os.ReadDir(filepath.Join(dataDir, skippedConsumersFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -173,14 +173,14 @@ func skippedConsumers(dataDir string) (skipped []executor.SkippedConsumer, err e
 		}
 		if strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 			skipped = append(skipped,
-				executor.SkippedConsumer{Stream: streamName, Consumer: consumer})
+				executor.SkippingConsumer{Stream: streamName, Consumer: consumer})
 		}
 	}
 	return skipped, err
 }
 
 // forgetSkippedConsumer removes a consumer's file from skippedConsumersFolder.
-func forgetSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
+func forgetSkippedConsumer(dataDir string, c executor.SkippingConsumer) error {
 	return os.Remove(skippedConsumerFile(dataDir, c))
 }
 

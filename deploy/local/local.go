@@ -126,7 +126,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	isNew := isNewFolder(c.DataDir)
-	adminToken, err := prepareFolder(c)
+	adminToken, err := prepareFolderAndToken(c)
 	if err != nil {
 		return err
 	}
@@ -135,18 +135,18 @@ func Run(ctx context.Context, c Config) error {
 	}
 	forIngress.SecretsKeyFile = forExecutor.SecretsKeyFile
 	l := &installation{
-		config: c, log: log, telemetry: ops.New(), executor: forExecutor,
-		ingress: forIngress,
+		config: c, log: log, telemetry: ops.New(), executorConfig: forExecutor,
+		ingressConfig: forIngress,
 	}
 	defer l.Stop()
-	if err := l.listen(ctx); err != nil {
+	if err := l.listenAndStartTelemetry(ctx); err != nil {
 		return err
 	}
-	if l.server, err = startNATS(c, log); err != nil {
+	if l.natsServer, err = startNATS(c, log); err != nil {
 		return err
 	}
-	l.Add(l.server.Shutdown)
-	l.Go(context.WithoutCancel(ctx), l.server.WatchRoom)
+	l.Add(l.natsServer.Shutdown)
+	l.Go(context.WithoutCancel(ctx), l.natsServer.WatchRoom)
 	l.configureServices(adminToken)
 	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
 		if err := step(ctx); ctx.Err() != nil {
@@ -167,27 +167,27 @@ func Run(ctx context.Context, c Config) error {
 // their declarations, because each method sets fields that the later ones use.
 type installation struct {
 	lifecycle.Components
-	config    Config
-	log       *logrus.Logger
-	telemetry *ops.Ops
-	executor  executor.Config
-	ingress   ingress.Config
+	config         Config
+	log            *logrus.Logger
+	telemetry      *ops.Ops
+	executorConfig executor.Config
+	ingressConfig  ingress.Config
 
-	opsAddr string
-	server  *embednats.Server
-	started StartedServices
+	opsAddr    string
+	natsServer *embednats.Server
+	started    StartedServices
 }
 
-// listen opens all listeners before anything is started, so that a port that is already in use is
-// reported first.
-func (l *installation) listen(ctx context.Context) (err error) {
+// listenAndStartTelemetry opens all listeners before anything is started, so that a port that is
+// already in use is reported first.
+func (l *installation) listenAndStartTelemetry(ctx context.Context) (err error) {
 	c := l.config
 	for _, one := range []struct {
 		listener   *net.Listener
 		addr, flag string
 	}{
-		{&l.ingress.Listener, c.IngressAddr, "--ingress-addr"}, {
-			&l.executor.Listener, c.ExecutorAddr, "--executor-addr",
+		{&l.ingressConfig.Listener, c.IngressAddr, "--ingress-addr"}, {
+			&l.executorConfig.Listener, c.ExecutorAddr, "--executor-addr",
 		},
 	} {
 		listener, err := ops.Listen(ctx, one.addr, one.flag)
@@ -197,14 +197,15 @@ func (l *installation) listen(ctx context.Context) (err error) {
 		l.Add(func() { _ = listener.Close() })
 		*one.listener = listener
 	}
-	l.telemetry.Ready.MarkNotReady("ingress", "starting")
-	l.telemetry.Ready.MarkNotReady("executor", "starting")
+	l.telemetry.Readiness.MarkNotReady("ingress", "starting")
+	l.telemetry.Readiness.MarkNotReady("executor", "starting")
 	var stopOps, stopTraces func()
-	if l.opsAddr, stopOps, err = l.telemetry.Serve(ctx, c.OpsAddr, l.log); err != nil {
+	if l.opsAddr, stopOps, err = l.telemetry.StartServer(ctx, c.OpsAddr, l.log); err != nil {
 		return err
 	}
 	l.Add(stopOps)
-	if l.telemetry.Traces, stopTraces, err = otlp.Start(ctx, "hookstart-local", l.log); err != nil {
+	if l.telemetry.TracerProvider, stopTraces, err = otlp.Start(ctx, "hookstart-local",
+		l.log); err != nil {
 		return err
 	}
 	l.Add(stopTraces)
@@ -215,9 +216,9 @@ func (l *installation) listen(ctx context.Context) (err error) {
 func (l *installation) configureServices(adminToken string) {
 	c := &l.config
 	l.started = StartedServices{
-		IngressURL:          localURL(l.ingress.Listener.Addr(), c.TLSCert),
-		ExecutorURL:         localURL(l.executor.Listener.Addr(), c.ExecutorTLS.TLSCert),
-		NATSURL:             l.server.ClientURL(),
+		IngressURL:          localURL(l.ingressConfig.Listener.Addr(), c.TLSCert),
+		ExecutorURL:         localURL(l.executorConfig.Listener.Addr(), c.ExecutorTLS.TLSCert),
+		NATSURL:             l.natsServer.ClientURL(),
 		OpsURL:              "http://" + l.opsAddr,
 		AdminToken:          adminToken,
 		AdminTokenGenerated: c.AdminToken == "",
@@ -228,43 +229,45 @@ func (l *installation) configureServices(adminToken string) {
 	case isJournal(c.Out): // other users can read the journal, so print no token and no link
 		l.started.tokenFile = adminTokenFile(c.DataDir)
 	default:
-		l.executor.OneTimeSignInNonce = rand.Text()
-		l.started.ConsoleURL += "sign-in?once=" + l.executor.OneTimeSignInNonce
+		l.executorConfig.OneTimeSignInNonce = rand.Text()
+		l.started.ConsoleURL += "sign-in?once=" + l.executorConfig.OneTimeSignInNonce
 	}
-	inProcess, publicURL := []nats.Option{l.server.InProcess()},
+	inProcess, publicURL := []nats.Option{l.natsServer.InProcess()},
 		cmp.Or(c.PublicURL, l.started.IngressURL)
-	l.executor.NATSOptions, l.executor.PublicURL = inProcess, publicURL
-	l.executor.Ops, l.executor.Log = l.telemetry, l.log
-	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
-	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
-		new(atomic.Int64), true
-	l.executor.SkippedConsumers = func() ([]executor.SkippedConsumer, error) {
+	l.executorConfig.NATSOptions, l.executorConfig.PublicURL = inProcess, publicURL
+	l.executorConfig.Ops, l.executorConfig.Log = l.telemetry, l.log
+	l.executorConfig.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
+	l.executorConfig.AdminToken = adminToken
+	l.executorConfig.Publishing, l.executorConfig.FreshNATS = new(atomic.Int64), true
+	l.executorConfig.SkippedConsumers = func() ([]executor.SkippingConsumer, error) {
 		return skippedConsumers(c.DataDir)
 	}
-	l.executor.OnRedelivered = func(consumer executor.SkippedConsumer) error {
+	l.executorConfig.OnRedelivered = func(consumer executor.SkippingConsumer) error {
 		return forgetSkippedConsumer(c.DataDir, consumer)
 	}
 	if !c.NoDemo {
-		l.executor.DemoQueue = demoQueue
+		l.executorConfig.DemoQueue = demoQueue
 	}
-	l.ingress.NATSOptions, l.ingress.PublicURL = inProcess, publicURL
-	l.ingress.Ops, l.ingress.Log = l.telemetry, l.log
-	l.ingress.Publishing, l.ingress.CheckRoom = l.executor.Publishing, l.server.CheckRoom
+	l.ingressConfig.NATSOptions, l.ingressConfig.PublicURL = inProcess, publicURL
+	l.ingressConfig.Ops, l.ingressConfig.Log = l.telemetry, l.log
+	l.ingressConfig.Publishing = l.executorConfig.Publishing
+	l.ingressConfig.CheckRoom = l.natsServer.CheckRoom
 }
 
 // startServices starts the executor and then the ingress, and waits until both are ready. The
 // executor stops last, so it still records everything that the ingress has accepted.
 func (l *installation) startServices(ctx context.Context) error {
-	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
-		l.executor.OnReady = func(executor.ListenAddresses) { ready() }
-		return executor.Run(ctx, l.executor)
-	})
+	recording := l.StartRequired(context.WithoutCancel(ctx),
+		func(ctx context.Context, ready func()) error {
+			l.executorConfig.OnReady = func(executor.ListenAddresses) { ready() }
+			return executor.Run(ctx, l.executorConfig)
+		})
 	if err := recording.AwaitReady(ctx); err != nil {
 		return err
 	}
-	accepting := l.Start(ctx, func(ctx context.Context, ready func()) error {
-		l.ingress.OnReady = func(ingress.ListenAddresses) { ready() }
-		return ingress.Run(ctx, l.ingress)
+	accepting := l.StartRequired(ctx, func(ctx context.Context, ready func()) error {
+		l.ingressConfig.OnReady = func(ingress.ListenAddresses) { ready() }
+		return ingress.Run(ctx, l.ingressConfig)
 	})
 	return accepting.AwaitReady(ctx)
 }
@@ -272,15 +275,16 @@ func (l *installation) startServices(ctx context.Context) error {
 // watchNATS watches the embedded server. It restarts the server after its disk was full, and makes
 // /readyz report an error while the server cannot store anything.
 func (l *installation) watchNATS(ctx context.Context) error {
-	checker := newHealthChecker(l.server.Health)
-	l.Start(ctx, func(ctx context.Context, _ func()) error {
-		return recoverNATS(ctx, l.server, checker, filepath.Join(l.config.DataDir, natsFolder),
+	checker := newHealthChecker(l.natsServer.Health)
+	l.StartRequired(ctx, func(ctx context.Context, _ func()) error {
+		return superviseNATS(ctx, l.natsServer, checker,
+			filepath.Join(l.config.DataDir, natsFolder),
 			l.log)
 	})
 	l.Add(l.telemetry.Watch(ctx, l.log, ops.Check{
 		Component: "NATS storage",
 		Probe: func(ctx context.Context) error {
-			if err := l.server.CheckRoom(); err != nil {
+			if err := l.natsServer.CheckRoom(); err != nil {
 				return err
 			}
 			return checker.check(ctx)
@@ -294,13 +298,14 @@ func (l *installation) startDemo(ctx context.Context) (err error) {
 	if l.config.NoDemo {
 		return nil
 	}
-	l.started.WebhookURL, err = createDemo(ctx, l.started, l.config.ExecutorTLS.TLSCert)
+	l.started.WebhookURL, err = createDemoWorkflow(ctx, l.started, l.config.ExecutorTLS.TLSCert)
 	if err != nil {
 		return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 	}
 	observe := runnermetrics.New(l.telemetry.Metrics)
 	l.Go(ctx, func(ctx context.Context) {
-		err := runDemo(ctx, l.executor.NATSOptions, observe, l.telemetry.Traces, l.log)
+		err := runDemoRunner(ctx, l.executorConfig.NATSOptions, observe, l.telemetry.TracerProvider,
+			l.log)
 		if err != nil {
 			l.log.WithError(err).Warn("the runner of the demo workflow has ended")
 		}

@@ -107,7 +107,7 @@ func (r *running) awaitReadyz(t *testing.T, line string) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, text, err := child.Get(ctx, r.ops+"/readyz")
+		_, text, err := child.HTTPGet(ctx, r.ops+"/readyz")
 		if strings.Contains("\n"+text, "\n"+line) {
 			return
 		}

@@ -65,10 +65,10 @@ func (c *healthChecker) checkWithin(ctx context.Context, timeout time.Duration) 
 	return c.check(ctx)
 }
 
-// recoverNATS restarts the embedded server within the process once its disk has room again, because
-// the server does not recover by itself from a full disk. It returns nil when ctx ends, and
+// superviseNATS restarts the embedded server within the process once its disk has room again,
+// because the server does not recover by itself from a full disk. It returns nil when ctx ends, and
 // otherwise an error with the reason why the process should exit.
-func recoverNATS(
+func superviseNATS(
 	ctx context.Context, server *embednats.Server, checker *healthChecker, storeDir string,
 	log logrus.FieldLogger,
 ) error {

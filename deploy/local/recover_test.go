@@ -22,7 +22,7 @@ func TestAStalledDiskIsNotWaitedFor(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	recovering := make(chan error, 1)
-	go func() { recovering <- recoverNATS(ctx, nil, checker, t.TempDir(), logtest.Quiet()) }()
+	go func() { recovering <- superviseNATS(ctx, nil, checker, t.TempDir(), logtest.Discard()) }()
 	<-asked
 	for range 2 {
 		err := checker.checkWithin(t.Context(), time.Millisecond)

@@ -28,7 +28,7 @@ func TestRoomIsLeftForReportsAndChanges(t *testing.T) {
 	// A tenth of NATSMaxStore is reserved for messages other than start messages. Between two
 	// measurements of the used storage, the test cannot send enough start messages to fill this
 	// reserve.
-	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Quiet()
+	c.NATSMaxStore, c.Out, c.Log = 400<<20, io.Discard, logtest.Discard()
 	c.OnReady = func(s local.StartedServices) { ready <- s }
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { done <- local.Run(ctx, c) }()

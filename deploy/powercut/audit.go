@@ -18,25 +18,25 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// readStarts reads the streams of the targets, and returns the number of start messages for each
-// execution ID. It retries for up to readTimeout, because reading fails while a stream has no
-// leader or a busy machine responds late.
-func readStarts(
+// readStartCounts reads the streams of the targets, and returns the number of start messages for
+// each execution ID. It retries for up to readStreamsTimeout, because reading fails while a stream
+// has no leader or a busy machine responds late.
+func readStartCounts(
 	ctx context.Context, natsURL string, targets []targetWorkflow,
 ) (counts map[string]int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readStreamsTimeout)
 	defer cancel()
 	retry.Until(ctx, time.Second, func() bool {
-		counts, err = tryReadStarts(ctx, natsURL, targets)
+		counts, err = tryReadStartCounts(ctx, natsURL, targets)
 		return err == nil
 	})
 	return counts, err
 }
 
-// readTimeout is how long reading the streams may take in total, with all retries.
-const readTimeout = 2 * time.Minute
+// readStreamsTimeout is how long reading the streams may take in total, with all retries.
+const readStreamsTimeout = 2 * time.Minute
 
-func tryReadStarts(
+func tryReadStartCounts(
 	ctx context.Context,
 	natsURL string,
 	targets []targetWorkflow,
@@ -52,16 +52,16 @@ func tryReadStarts(
 	}
 	counts := map[string]int{}
 	for _, t := range targets {
-		if err := countStarts(ctx, js, t, counts); err != nil {
+		if err := addStartCounts(ctx, js, t, counts); err != nil {
 			return nil, err
 		}
 	}
 	return counts, nil
 }
 
-// countStarts counts the start messages of a target, and adds the number for each execution ID to
-// counts. If the target's stream does not exist, countStarts adds nothing and returns nil.
-func countStarts(
+// addStartCounts counts the start messages of a target, and adds the number for each execution ID
+// to counts. If the target's stream does not exist, addStartCounts adds nothing and returns nil.
+func addStartCounts(
 	ctx context.Context, js jetstream.JetStream, t targetWorkflow, counts map[string]int,
 ) error {
 	err := stream.ForEachMessage(ctx, js, t.layout.StreamName(t.queue),
@@ -77,8 +77,8 @@ func countStarts(
 	return err
 }
 
-// record is one execution as returned by the operators' API.
-type record struct {
+// recordSummary is one execution as returned by the operators' API.
+type recordSummary struct {
 	recordCount int // number of records with this execution ID; more than 1 is a fault
 	deliveryID  string
 	status      execution.Status
@@ -87,8 +87,8 @@ type record struct {
 // readRecords returns the records of the targets' executions, keyed by execution ID.
 func readRecords(
 	ctx context.Context, client *apiclient.Client, targets []targetWorkflow,
-) (map[string]record, error) {
-	records := map[string]record{}
+) (map[string]recordSummary, error) {
+	records := map[string]recordSummary{}
 	for _, t := range targets {
 		filter := apiclient.ExecutionFilter{WorkflowID: t.workflowID}
 		list := func(p apiclient.Page) (api.List[api.Execution], error) {
@@ -98,7 +98,7 @@ func readRecords(
 			if err != nil {
 				return nil, err
 			}
-			records[e.ExecutionID] = record{
+			records[e.ExecutionID] = recordSummary{
 				recordCount: records[e.ExecutionID].recordCount + 1,
 				deliveryID:  e.DeliveryID, status: execution.Status(e.Status),
 			}
@@ -112,8 +112,8 @@ func readRecords(
 // check the records again. awaitRecords returns an error if reading fails.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, targets []targetWorkflow, timeout time.Duration,
-	ok func(map[string]record) bool,
-) (records map[string]record, err error) {
+	ok func(map[string]recordSummary) bool,
+) (records map[string]recordSummary, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	retry.Until(waiting, 50*time.Millisecond, func() bool {

@@ -42,7 +42,7 @@ type cluster struct {
 	folder                  string
 	machines                []*machine
 	ports                   []*freeport.Port
-	urls                    []string // URLs of the NATS servers
+	natsURLs                []string // URLs of the NATS servers
 	ingress, executor       *freeport.Port
 	ingressOps, executorOps *freeport.Port
 }
@@ -72,7 +72,7 @@ func newCluster(
 	}
 	var routeURLs []string
 	for n := range servers {
-		c.urls = append(c.urls, "nats://"+clients[n].Addr())
+		c.natsURLs = append(c.natsURLs, "nats://"+clients[n].Addr())
 		routeURLs = append(routeURLs, "nats://"+routes[n].Addr())
 	}
 	for n := range servers {
@@ -114,7 +114,7 @@ func newCluster(
 const clusterStartTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(
-	name string, model disk.Model, random disk.Randomness, programs ...startProgram,
+	name string, model disk.Model, random disk.Randomness, programs ...startProgramFunc,
 ) error {
 	m, err := newMachine(filepath.Join(c.folder, name), model, random, programs...)
 	c.machines = append(c.machines, m)
@@ -125,7 +125,7 @@ func (c *cluster) addMachine(
 // without TLS and accounts, which do not affect how the server writes its files.
 func (c *cluster) serverStarter(
 	n int, client, route *freeport.Port, routes []string, syncAlways bool,
-) startProgram {
+) startProgramFunc {
 	name, interval := "nats-"+strconv.Itoa(n), "120s"
 	if syncAlways {
 		interval = "always"
@@ -148,7 +148,7 @@ cluster { name: powercut, listen: "%s", routes: [%s], no_advertise: true }
 
 // programStarter returns a function that starts a program in the given role. args returns the
 // program's arguments, given the folder on which the machine's disk is mounted.
-func (c *cluster) programStarter(role string, args func(mounted string) []string) startProgram {
+func (c *cluster) programStarter(role string, args func(mounted string) []string) startProgramFunc {
 	return func(mounted string) (*child.Process, error) {
 		return c.launch(role, role, args(mounted)...)
 	}
@@ -165,7 +165,7 @@ func (c *cluster) launch(role, name string, args ...string) (*child.Process, err
 
 func (c *cluster) logPath(name string) string { return filepath.Join(c.folder, name+".log") }
 func (c *cluster) executorURL() string        { return "http://" + c.executor.Addr() }
-func (c *cluster) natsURL() string            { return strings.Join(c.urls, ",") }
+func (c *cluster) natsURL() string            { return strings.Join(c.natsURLs, ",") }
 
 // targets returns two workflows: one in the default queue, and one in a queue with its own stream.
 func (c *cluster) targets() []targetWorkflow {
@@ -214,7 +214,7 @@ func (c *cluster) startAndAwaitReady(ctx context.Context) error {
 func (c *cluster) awaitReady(ctx context.Context, url string) (err error) {
 	retry.Until(ctx, 50*time.Millisecond, func() bool {
 		for _, m := range c.machines {
-			for _, p := range m.running {
+			for _, p := range m.processes {
 				select {
 				case <-p.Exited():
 					err = fmt.Errorf("a program on %s ended: %s", filepath.Base(m.folder),
@@ -224,7 +224,7 @@ func (c *cluster) awaitReady(ctx context.Context, url string) (err error) {
 				}
 			}
 		}
-		status, text, failure := child.Get(ctx, url)
+		status, text, failure := child.HTTPGet(ctx, url)
 		if err = failure; err == nil && status != http.StatusOK {
 			err = fmt.Errorf("%s: %d %s", url, status, text)
 		}

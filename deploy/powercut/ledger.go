@@ -9,13 +9,13 @@ import (
 
 // ledger holds everything that one installation has acknowledged to senders and operators.
 type ledger struct {
-	mu         sync.Mutex
-	prefix     string            // the beginning of every delivery ID
-	lastNumber int               // the number in the newest delivery ID
-	accepted   map[string]string // execution IDs keyed by delivery ID
-	// unansweredIDs holds the IDs of deliveries that got a 503 or no response, so that it is
+	mu                 sync.Mutex
+	deliveryIDPrefix   string            // the beginning of every delivery ID
+	lastDeliveryNumber int               // the number in the newest delivery ID
+	accepted           map[string]string // execution IDs keyed by delivery ID
+	// resendIDs holds the IDs of deliveries that got a 503 or no response, so that it is
 	// unknown whether they are stored. They must be sent again.
-	unansweredIDs []string
+	resendIDs []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. While a change to a
 	// workflow is in flight, the workflow is not in the map.
 	workflows        map[string]confirmedState
@@ -33,23 +33,25 @@ type confirmedState struct {
 
 func newLedger(prefix string) *ledger {
 	return &ledger{
-		prefix: prefix, accepted: map[string]string{}, workflows: map[string]confirmedState{},
-		acceptedSignal: make(chan struct{}, 1),
+		deliveryIDPrefix: prefix,
+		accepted:         map[string]string{},
+		workflows:        map[string]confirmedState{},
+		acceptedSignal:   make(chan struct{}, 1),
 	}
 }
 
-// nextDelivery returns the ID of the next delivery to send. It takes an ID from unansweredIDs, so
-// that the delivery is sent again, or creates a new one if unansweredIDs is empty.
-func (l *ledger) nextDelivery() string {
+// nextDeliveryID returns the ID of the next delivery to send. It takes an ID from resendIDs, so
+// that the delivery is sent again, or creates a new one if resendIDs is empty.
+func (l *ledger) nextDeliveryID() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.unansweredIDs); n > 0 {
-		id := l.unansweredIDs[n-1]
-		l.unansweredIDs = l.unansweredIDs[:n-1]
+	if n := len(l.resendIDs); n > 0 {
+		id := l.resendIDs[n-1]
+		l.resendIDs = l.resendIDs[:n-1]
 		return id
 	}
-	l.lastNumber++
-	return fmt.Sprintf("%s-%d", l.prefix, l.lastNumber)
+	l.lastDeliveryNumber++
+	return fmt.Sprintf("%s-%d", l.deliveryIDPrefix, l.lastDeliveryNumber)
 }
 
 // recordAccepted records that a delivery was answered with 200. If an earlier response to the same
@@ -68,11 +70,11 @@ func (l *ledger) recordAccepted(deliveryID, executionID string) {
 	}
 }
 
-// markUnanswered records that a delivery got a 503 or no response, so that it must be sent again.
-func (l *ledger) markUnanswered(deliveryID string) {
+// markForResend records that a delivery got a 503 or no response, so that it must be sent again.
+func (l *ledger) markForResend(deliveryID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unansweredIDs = append(l.unansweredIDs, deliveryID)
+	l.resendIDs = append(l.resendIDs, deliveryID)
 }
 
 // recordUnexpected records a response that must not occur.

@@ -82,17 +82,17 @@ func sendDeliveries(
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil && !enough() {
-				id := l.nextDelivery()
+				id := l.nextDeliveryID()
 				a, err := postDelivery(ctx, client, urls[targetIndex(id, len(urls))], id,
 					bytes.Repeat([]byte("x"), random.IntN(8000)))
 				switch {
 				case err != nil:
-					l.markUnanswered(id)
+					l.markForResend(id)
 					return // the power was cut
 				case a.Status == http.StatusOK:
 					l.recordAccepted(id, a.ExecutionID)
 				case a.Status == http.StatusServiceUnavailable:
-					l.markUnanswered(id)
+					l.markForResend(id)
 					retry.Sleep(ctx, unavailableRetryPause)
 				default:
 					l.recordUnexpected("delivery %s: %d %s", id, a.Status, a.Code)
@@ -212,9 +212,9 @@ func createOwnStreams(
 	return nil
 }
 
-// lostWorkflows returns the IDs of the workflows in the ledger that are missing, or whose state
-// differs from the confirmed state.
-func lostWorkflows(
+// workflowsWithLostChanges returns the IDs of the workflows in the ledger that are missing, or
+// whose state differs from the confirmed state.
+func workflowsWithLostChanges(
 	ctx context.Context, l *ledger, client *apiclient.Client,
 ) (lost []string, err error) {
 	for id, want := range l.workflows {

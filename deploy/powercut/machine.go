@@ -16,19 +16,19 @@ import (
 type machine struct {
 	folder   string          // on the real disk; holds the mount point
 	random   disk.Randomness // decides which unsynced data survives a power cut
-	programs []startProgram
+	programs []startProgramFunc
 
-	disk    *disk.Disk
-	mount   *disk.Mount
-	running []*child.Process // nil while the machine is off
+	disk      *disk.Disk
+	mount     *disk.Mount
+	processes []*child.Process // nil while the machine is off
 }
 
-// startProgram starts a program of a machine. mounted is the folder on which the machine's disk is
-// mounted, and in which the program stores its data.
-type startProgram func(mounted string) (*child.Process, error)
+// startProgramFunc starts a program of a machine. mounted is the folder on which the machine's disk
+// is mounted, and in which the program stores its data.
+type startProgramFunc func(mounted string) (*child.Process, error)
 
 func newMachine(
-	folder string, model disk.Model, random disk.Randomness, programs ...startProgram,
+	folder string, model disk.Model, random disk.Randomness, programs ...startProgramFunc,
 ) (*machine, error) {
 	m := &machine{folder: folder, random: random, programs: programs, disk: disk.New(model)}
 	return m, os.MkdirAll(m.mountpoint(), 0o700)
@@ -44,13 +44,13 @@ func (m *machine) start() (err error) {
 	for _, start := range m.programs {
 		p, err := start(m.mountpoint())
 		if err != nil {
-			for _, p := range m.running {
+			for _, p := range m.processes {
 				p.Kill()
 			}
-			m.running = nil
+			m.processes = nil
 			return errors.Join(err, m.mount.Unmount())
 		}
-		m.running = append(m.running, p)
+		m.processes = append(m.processes, p)
 	}
 	return nil
 }
@@ -64,13 +64,13 @@ func (m *machine) cutPower() error { return cutPowerOfAll([]*machine{m}) }
 func cutPowerOfAll(machines []*machine) error {
 	var on []*machine
 	for _, m := range machines {
-		if m.running != nil {
+		if m.processes != nil {
 			on = append(on, m)
 		}
 	}
 	cutDisksTogether(on, func() {
 		for _, m := range on {
-			for _, p := range m.running {
+			for _, p := range m.processes {
 				_ = p.Signal(os.Kill)
 			}
 		}
@@ -79,10 +79,10 @@ func cutPowerOfAll(machines []*machine) error {
 	for _, m := range on {
 		// Wait until the killed processes have exited, because the disk cannot be unmounted before.
 		// A process exits only when its pending call into the file system has returned.
-		for _, p := range m.running {
+		for _, p := range m.processes {
 			<-p.Exited()
 		}
-		m.running = nil
+		m.processes = nil
 		if err := m.mount.Unmount(); err != nil {
 			errs = append(errs, err)
 			continue

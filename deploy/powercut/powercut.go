@@ -48,7 +48,7 @@ type Config struct {
 	// Out receives the report. nil means standard output.
 	Out io.Writer `kong:"-"`
 	// SkipAwaitingEnds skips waiting for the end of every execution, which takes more than a minute
-	// in the control run (see defaultSyncConfig).
+	// in the control run (see controlRunConfig).
 	SkipAwaitingEnds bool `kong:"-"`
 	// CutsPerDisk is the number of cuts after which a run continues with a new installation on
 	// empty disks. 0 means 10.
@@ -127,7 +127,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", always.Mode, always.Cuts, err)
 	}
-	control, err := c.defaultSyncConfig().runMode(ctx, filepath.Join(folder, "default"), false)
+	control, err := c.controlRunConfig().runMode(ctx, filepath.Join(folder, "default"), false)
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", control.Mode, control.Cuts, err)
 	}
@@ -139,11 +139,11 @@ func Run(ctx context.Context, c Config) (err error) {
 // NATS servers.
 const maxClusterControlCuts = 3
 
-// defaultSyncConfig returns the configuration of the control run, which leaves NATS at its default
+// controlRunConfig returns the configuration of the control run, which leaves NATS at its default
 // sync interval and must lose data. With several NATS servers, it has only a few cuts, each on new
 // disks, and each cut drops everything that was not synced: otherwise it would depend on chance
 // whether anything is lost.
-func (c Config) defaultSyncConfig() Config {
+func (c Config) controlRunConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.loseAllUnsynced = min(c.Cuts, maxClusterControlCuts), 1, true
 	}
@@ -267,7 +267,7 @@ type powerCutRun struct {
 	// unrecorded, so that they are not counted again.
 	missingDeliveryIDs map[string]bool
 	client             *apiclient.Client
-	urls               []string // the URLs of the targets' webhooks
+	webhookURLs        []string // the URLs of the targets' webhooks
 }
 
 // run cuts the power the given number of times. After each cut, it checks which data has survived.
@@ -309,9 +309,9 @@ func (l *powerCutRun) run(ctx context.Context, cuts int) error {
 
 // checkTargets checks that each target has accepted deliveries, and prints how many.
 func (l *powerCutRun) checkTargets() {
-	counts := make([]int, len(l.urls))
+	counts := make([]int, len(l.webhookURLs))
 	for id := range l.ledger.accepted {
-		counts[targetIndex(id, len(l.urls))]++
+		counts[targetIndex(id, len(l.webhookURLs))]++
 	}
 	for n, t := range l.targets() {
 		if counts[n] == 0 {
@@ -336,7 +336,7 @@ func (l *powerCutRun) powerOn(ctx context.Context, again bool) (err error) {
 	if again {
 		var lost []string
 		if err := retryServerErrors(ctx, func(ctx context.Context) (err error) {
-			lost, err = lostWorkflows(ctx, l.ledger, l.client)
+			lost, err = workflowsWithLostChanges(ctx, l.ledger, l.client)
 			return err
 		}); err != nil {
 			return err
@@ -347,7 +347,7 @@ func (l *powerCutRun) powerOn(ctx context.Context, again bool) (err error) {
 		}
 	}
 	if err := retryServerErrors(ctx, func(ctx context.Context) (err error) {
-		l.urls, err = prepareTargets(ctx, l.client, l.targets())
+		l.webhookURLs, err = prepareTargets(ctx, l.client, l.targets())
 		return err
 	}); err != nil {
 		return err
@@ -368,7 +368,9 @@ func (l *powerCutRun) cutPowerUnderLoad(ctx context.Context, n int) error {
 	enough := l.ledger.acceptedCount() + 20 + l.random.IntN(400)
 	seed, pause := l.random.Uint64(), time.Duration(l.random.IntN(20_000))*time.Microsecond
 	var all sync.WaitGroup
-	all.Go(func() { sendDeliveries(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
+	all.Go(func() {
+		sendDeliveries(ctx, l.ledger, l.webhookURLs, seed, func() bool { return false })
+	})
 	all.Go(func() {
 		changeWorkflows(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n),
 			l.targets()[0].queue)
@@ -393,18 +395,18 @@ func (l *powerCutRun) checkDurability(ctx context.Context) error {
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*numSenders
-	sendDeliveries(sending, l.ledger, l.urls, l.random.Uint64(),
+	sendDeliveries(sending, l.ledger, l.webhookURLs, l.random.Uint64(),
 		func() bool { return l.ledger.acceptedCount() >= enough })
 	if l.ledger.acceptedCount() < enough {
 		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",
 			l.ledger.acceptedCount()-before, 2*numSenders)
 	}
-	starts, err := readStarts(ctx, l.natsURL(), l.targets())
+	starts, err := readStartCounts(ctx, l.natsURL(), l.targets())
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
 	records, err := awaitRecords(ctx, l.client, l.targets(), recordTimeout,
-		func(records map[string]record) bool {
+		func(records map[string]recordSummary) bool {
 			for _, id := range l.ledger.accepted {
 				if starts[id] > 0 && records[id].recordCount == 0 {
 					return false
@@ -474,8 +476,8 @@ func (l *powerCutRun) repeatDelivery(
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailableRetryPause, func() bool {
-		a, err = postDelivery(ctx, noKeepAliveClient, l.urls[targetIndex(deliveryID, len(l.urls))],
-			deliveryID, []byte("again"))
+		url := l.webhookURLs[targetIndex(deliveryID, len(l.webhookURLs))]
+		a, err = postDelivery(ctx, noKeepAliveClient, url, deliveryID, []byte("again"))
 		return err != nil || a.Status != http.StatusServiceUnavailable
 	})
 	return a, err
@@ -484,7 +486,7 @@ func (l *powerCutRun) repeatDelivery(
 // awaitExecutionEnds waits until every execution has ended. It adds the number of executions that
 // have not ended before the timeout to StuckExecutions.
 func (l *powerCutRun) awaitExecutionEnds(ctx context.Context) error {
-	open := func(records map[string]record) (n int) {
+	open := func(records map[string]recordSummary) (n int) {
 		for _, r := range records {
 			if !r.status.Final() {
 				n++
@@ -493,7 +495,7 @@ func (l *powerCutRun) awaitExecutionEnds(ctx context.Context) error {
 		return n
 	}
 	records, err := awaitRecords(ctx, l.client, l.targets(), executionEndTimeout,
-		func(records map[string]record) bool { return open(records) == 0 })
+		func(records map[string]recordSummary) bool { return open(records) == 0 })
 	l.result.StuckExecutions += open(records)
 	return err
 }

@@ -27,16 +27,16 @@ type ledgerAuditResult struct {
 	// failed for the lack of a report, and for which nodeDiskWasFull returns true: NATS has skipped
 	// them.
 	skipped int
-	// refusals holds the deliveries that were refused permanently although their workflow was
+	// wrongRefusals holds the deliveries that were refused permanently although their workflow was
 	// always active.
-	refusals []string
-	oddities []string // contradictions that do not fit any other kind
-	// falseRepeats is the number of deliveries with a response that was marked as deduplicated
-	// although no earlier request can have been stored.
-	falseRepeats            int
+	wrongRefusals []string
+	oddities      []string // contradictions that do not fit any other kind
+	// wronglyDeduplicated is the number of deliveries with a response that was marked as
+	// deduplicated although no earlier request can have been stored.
+	wronglyDeduplicated     int
 	refusedButStoredByFault map[string]int
 	refusedButStoredWithID  int // stored, but refused until the sender gave up; had a delivery ID
-	unanswered              int // stored although the sender got no response and did not retry
+	unansweredButStored     int // stored although the sender got no response and did not retry
 
 	ownStreams     []string       // names of the streams that queues have of their own
 	storedByStream map[string]int // number of stored executions by the stream of their starts
@@ -76,7 +76,7 @@ func auditLedger(
 		if _, isStored := s.starts[id]; r.count != 1 || !isStored {
 			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count,
-					s.starts[id].messages))
+					s.starts[id].messageCount))
 		}
 	}
 	return a
@@ -91,7 +91,7 @@ func (a *ledgerAuditResult) auditAcknowledgedExecutions(
 ) (acknowledged map[string]bool) {
 	acknowledged = map[string]bool{}
 	for _, d := range b.deliveries {
-		for _, id := range d.executions {
+		for _, id := range d.executionIDs {
 			acknowledged[id] = true
 			switch s, isStored := starts[id]; {
 			case !isStored:
@@ -107,21 +107,21 @@ func (a *ledgerAuditResult) auditAcknowledgedExecutions(
 					fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, timeAndFaults(d, incidents)))
 			}
 		}
-		if len(d.executions) > 1 {
+		if len(d.executionIDs) > 1 {
 			a.duplicates = append(a.duplicates,
 				fmt.Sprintf("delivery %s (%s) was given %s", d.marker, timeAndFaults(d, incidents),
-					strings.Join(d.executions, " and ")))
+					strings.Join(d.executionIDs, " and ")))
 		}
 		if d.originals > 1 {
 			a.duplicates = append(a.duplicates,
 				fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker,
 					timeAndFaults(d, incidents), d.originals))
 		}
-		if d.falseRepeat {
-			a.falseRepeats++
+		if d.wronglyDeduplicated {
+			a.wronglyDeduplicated++
 		}
 		if d.permanentRefusal != "" {
-			a.refusals = append(a.refusals,
+			a.wrongRefusals = append(a.wrongRefusals,
 				fmt.Sprintf("delivery %s (%s) was answered %s",
 					d.marker, timeAndFaults(d, incidents), d.permanentRefusal))
 		}
@@ -140,22 +140,23 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 	for id, s := range starts {
 		d := b.deliveries[s.marker]
 		switch {
-		case s.messages > 1:
+		case s.messageCount > 1:
 			a.duplicates = append(a.duplicates,
-				fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
+				fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker,
+					s.messageCount))
 		case d == nil:
 			a.oddities = append(a.oddities,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
 		// The delivery was acknowledged, and auditAcknowledgedExecutions has checked it. If the
 		// acknowledgment named another execution ID, the delivery has two executions, and the loop
 		// below reports them as duplicates.
-		case len(d.executions) > 0:
+		case len(d.executionIDs) > 0:
 		case d.unanswered > 0 && d.refusals == 0:
-			a.unanswered++
+			a.unansweredButStored++
 		case d.hasID:
 			a.refusedButStoredWithID++
 		default:
-			a.refusedButStoredByFault[lastFaultKind(d, incidents)]++
+			a.refusedButStoredByFault[probableFaultKind(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
 		if records[id].count == 0 && !acknowledged[id] {
@@ -170,10 +171,10 @@ func (a *ledgerAuditResult) auditStoredExecutions(
 	}
 }
 
-// auditQueues counts the executions in each stream. It checks that the executions of each queue are
-// in the stream of that queue, and that no queue's own stream is empty. Queues do not change their
-// stream during the load, so each queue has only one stream.
-func (a *ledgerAuditResult) auditQueues(starts map[string]storedStart, i *installation) {
+// auditStreamPlacement counts the executions in each stream. It checks that the executions of each
+// queue are in the stream of that queue, and that no queue's own stream is empty. Queues do not
+// change their stream during the load, so each queue has only one stream.
+func (a *ledgerAuditResult) auditStreamPlacement(starts map[string]storedStart, i *installation) {
 	a.storedByStream = map[string]int{}
 	for id, s := range starts {
 		a.storedByStream[s.streamName]++
@@ -208,7 +209,7 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 		d := b.deliveries[start.marker]
 		switch {
 		case r.count == 0 || len(s.finalStatuses) == 0:
-		case !isReported && r.endedUnreported && !s.received[id] && d != nil &&
+		case !isReported && r.endedWithoutReport && !s.receivedByRunner[id] && d != nil &&
 			nodeDiskWasFull(d, incidents):
 			a.skipped++
 		case !isReported:
@@ -216,7 +217,7 @@ func (a *ledgerAuditResult) auditFinalStatuses(
 				fmt.Sprintf("%s (message %d of %s, delivery %s, %s) is %s after attempt %d: no "+
 					"runner reported the end", id, start.sequence, start.streamName, start.marker,
 					timeAndFaults(d, incidents), r.status, r.attempts))
-		case r.status == execution.Failed && s.unreadable[id]:
+		case r.status == execution.Failed && s.withUnreadableReport[id]:
 		case r.status != end:
 			a.wrongStatus = append(a.wrongStatus,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,
@@ -246,11 +247,11 @@ func nodeDiskWasFull(d *delivery, incidents []incident) bool {
 // nodeDiskWasFull to return true.
 const skipWindow = 10 * time.Second
 
-// lastFaultKind returns the kind of the fault that probably caused a ghost: a message that NATS
+// probableFaultKind returns the kind of the fault that probably caused a ghost: a message that NATS
 // stored without acknowledging it in time. That is the last fault of a NATS node that began before
 // the sender's last response. If there was none, it is the last fault of any kind that began before
 // then.
-func lastFaultKind(d *delivery, incidents []incident) string {
+func probableFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {
 		isNode := strings.Contains(i.kind, "node")

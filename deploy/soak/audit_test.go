@@ -16,7 +16,7 @@ func TestExamine(t *testing.T) {
 	first := deliver.Answer{ExecutionID: "x"}
 	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
-	one := map[string]storedStart{"x": {marker: "m", messages: 1}}
+	one := map[string]storedStart{"x": {marker: "m", messageCount: 1}}
 	for name, c := range map[string]struct {
 		hasID   bool
 		told    func(*ledger, *delivery)
@@ -29,7 +29,7 @@ func TestExamine(t *testing.T) {
 			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"first answer lost": {true, func(b *ledger, d *delivery) {
-			b.recordFailure(d, "broke", false)
+			b.recordNoResponse(d, "broke", false)
 			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"refused, then stored": {true, func(b *ledger, d *delivery) {
@@ -46,21 +46,21 @@ func TestExamine(t *testing.T) {
 			b.recordAccepted(d, first)
 		}, one, nil, "unrecorded"},
 		"unheard, not recorded": {false, func(b *ledger, d *delivery) {
-			b.recordFailure(d, "broke", false)
+			b.recordNoResponse(d, "broke", false)
 		}, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
 			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
-			map[string]storedStart{"x": {marker: "m", messages: 2}},
+			map[string]storedStart{"x": {marker: "m", messageCount: 2}},
 			recorded("x"),
 			"doubled",
 		},
 		"two executions stored": {
 			false,
 			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
-			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {
-				marker:   "m",
-				messages: 1,
+			map[string]storedStart{"x": {marker: "m", messageCount: 1}, "y": {
+				marker:       "m",
+				messageCount: 1,
 			}},
 			recorded("x", "y"),
 			"doubled",
@@ -70,9 +70,9 @@ func TestExamine(t *testing.T) {
 				b.recordAccepted(d, first)
 				b.recordAccepted(d, deliver.Answer{ExecutionID: "y", Deduplicated: true})
 			},
-			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {
-				marker:   "m",
-				messages: 1,
+			map[string]storedStart{"x": {marker: "m", messageCount: 1}, "y": {
+				marker:       "m",
+				messageCount: 1,
 			}},
 			recorded("x", "y"),
 			"doubled doubled",
@@ -85,7 +85,7 @@ func TestExamine(t *testing.T) {
 			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"not connected, repeat": {true, func(b *ledger, d *delivery) {
-			b.recordFailure(d, "dial", true)
+			b.recordNoResponse(d, "dial", true)
 			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"refused for good": {true, func(b *ledger, d *delivery) {
@@ -102,13 +102,13 @@ func TestExamine(t *testing.T) {
 			b.recordRefusal(d, "503", false)
 		}, one, recorded("x"), "given-up"},
 		"unheard": {false, func(b *ledger, d *delivery) {
-			b.recordFailure(d, "broke", false)
+			b.recordNoResponse(d, "broke", false)
 		}, one, recorded("x"), "unheard"},
 		"another's": {true, func(b *ledger, d *delivery) {
 			b.recordAccepted(d, first)
 		}, map[string]storedStart{"x": {
-			marker:   "z",
-			messages: 1,
+			marker:       "z",
+			messageCount: 1,
 		}}, recorded("x"), "strange strange"},
 		"recorded, not stored": {true, func(b *ledger, d *delivery) {
 			b.recordRefusal(d, "503", false)
@@ -149,7 +149,7 @@ func TestAuditLedgerFinalStatus(t *testing.T) {
 		b := newLedger()
 		b.recordAccepted(b.addDelivery("m", true), deliver.Answer{ExecutionID: "x"})
 		s := streamContents{
-			starts:        map[string]storedStart{"x": {marker: "m", messages: 1}},
+			starts:        map[string]storedStart{"x": {marker: "m", messageCount: 1}},
 			finalStatuses: c.ends,
 		}
 		records := map[string]recordSummary{"x": {count: 1, status: c.status}}
@@ -169,7 +169,7 @@ func TestAuditLedgerSkippedExecutions(t *testing.T) {
 	databaseDisk, earlier := nodeDisk, nodeDisk
 	databaseDisk.kind = "full disk of database"
 	earlier.from, earlier.to = began.Add(-time.Hour), began.Add(-time.Hour)
-	unreported := recordSummary{count: 1, status: execution.Failed, endedUnreported: true}
+	unreported := recordSummary{count: 1, status: execution.Failed, endedWithoutReport: true}
 	queued := recordSummary{count: 1, status: execution.Queued}
 	failed := recordSummary{count: 1, status: execution.Failed}
 	for name, c := range map[string]struct {
@@ -190,9 +190,9 @@ func TestAuditLedgerSkippedExecutions(t *testing.T) {
 		b.recordAccepted(b.addDelivery("m", true), deliver.Answer{ExecutionID: "x"})
 		b.deliveries["m"].began, b.deliveries["m"].ended = began, began
 		s := streamContents{
-			starts:        map[string]storedStart{"x": {marker: "m", messages: 1}},
-			finalStatuses: map[string]execution.Status{"other": execution.Succeeded},
-			received:      map[string]bool{"x": c.received},
+			starts:           map[string]storedStart{"x": {marker: "m", messageCount: 1}},
+			finalStatuses:    map[string]execution.Status{"other": execution.Succeeded},
+			receivedByRunner: map[string]bool{"x": c.received},
 		}
 		a := auditLedger(b, s, map[string]recordSummary{"x": c.record}, []incident{c.fault})
 		if got := found(a); got != c.want || a.skipped != c.skipped {
@@ -215,7 +215,7 @@ func recorded(ids ...string) map[string]recordSummary {
 func found(a *ledgerAuditResult) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
-	all = append(all, slices.Repeat([]string{"refused"}, len(a.refusals))...)
+	all = append(all, slices.Repeat([]string{"refused"}, len(a.wrongRefusals))...)
 	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrongStatus))...)
 	all = append(all, slices.Repeat([]string{"doubled"}, len(a.duplicates))...)
 	all = append(all, slices.Repeat([]string{"strange"}, len(a.oddities))...)
@@ -223,14 +223,14 @@ func found(a *ledgerAuditResult) string {
 		all = append(all, "ghost:"+cause)
 	}
 	all = append(all, slices.Repeat([]string{"given-up"}, a.refusedButStoredWithID)...)
-	all = append(all, slices.Repeat([]string{"misjudged"}, a.falseRepeats)...)
-	all = append(all, slices.Repeat([]string{"unheard"}, a.unanswered)...)
+	all = append(all, slices.Repeat([]string{"misjudged"}, a.wronglyDeduplicated)...)
+	all = append(all, slices.Repeat([]string{"unheard"}, a.unansweredButStored)...)
 	return strings.Join(all, " ")
 }
 
-// auditQueues reports executions that are in the wrong stream, and queues' own streams that hold no
-// executions. Executions of a queue with its own stream belong in that stream, and all others in
-// the shared stream.
+// auditStreamPlacement reports executions that are in the wrong stream, and queues' own streams
+// that hold no executions. Executions of a queue with its own stream belong in that stream, and all
+// others in the shared stream.
 func TestAuditQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{
@@ -251,7 +251,8 @@ func TestAuditQueues(t *testing.T) {
 		},
 	} {
 		a := &ledgerAuditResult{}
-		if a.auditQueues(c.starts, &installation{ownStreams: c.own}); len(a.oddities) != c.want {
+		a.auditStreamPlacement(c.starts, &installation{ownStreamCount: c.own})
+		if len(a.oddities) != c.want {
 			t.Errorf("%s: %q", name, a.oddities)
 		}
 	}

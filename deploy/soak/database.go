@@ -53,10 +53,10 @@ func (f *faultInjector) killAndRestartDatabase(ctx context.Context, lasts time.D
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk until only the given number of bytes is free, waits for
-// the given duration, and frees the space again. PostgreSQL may exit while its disk is full, in
-// which case fillDatabase restarts it.
-func (f *faultInjector) fillDatabase(
+// fillDatabaseDisk fills the database's disk until only the given number of bytes is free, waits
+// for the given duration, and frees the space again. PostgreSQL may exit while its disk is full, in
+// which case fillDatabaseDisk restarts it.
+func (f *faultInjector) fillDatabaseDisk(
 	ctx context.Context, freeBytes uint64, lasts time.Duration,
 ) error {
 	if err := f.databaseDisk.fill(freeBytes); err != nil {

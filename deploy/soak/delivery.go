@@ -16,15 +16,15 @@ type delivery struct {
 	marker string
 	hasID  bool
 
-	began, ended time.Time
-	executions   []string // distinct execution IDs in the responses
-	originals    int      // accepted responses that were not marked as deduplicated
-	repeats      int      // accepted responses that were marked as deduplicated
-	refusals     int      // responses that refused the request
-	unanswered   int      // requests that may have arrived but got no response
-	alwaysActive bool     // whether the delivery's workflow is active all the time
-	notStoredYet bool     // whether no request sent so far can have been stored
-	falseRepeat  bool     // whether a response was wrongly marked as deduplicated
+	began, ended        time.Time
+	executionIDs        []string // distinct execution IDs in the responses
+	originals           int      // accepted responses that were not marked as deduplicated
+	repeats             int      // accepted responses that were marked as deduplicated
+	refusals            int      // responses that refused the request
+	unanswered          int      // requests that may have arrived but got no response
+	alwaysActive        bool     // whether the delivery's workflow is active all the time
+	cannotBeStoredYet   bool     // whether no request sent so far can have been stored
+	wronglyDeduplicated bool     // whether a response was wrongly marked as deduplicated
 
 	// permanentRefusal is the status and error code of a permanent refusal, after which a sender
 	// does not retry, or "" if there was none. It is set only if the delivery's workflow is active
@@ -56,7 +56,7 @@ func newLedger() *ledger {
 }
 
 func (b *ledger) addDelivery(marker string, hasID bool) *delivery {
-	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), notStoredYet: true}
+	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), cannotBeStoredYet: true}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.deliveries[marker] = d
@@ -71,18 +71,18 @@ func (b *ledger) countSent() {
 }
 
 // recordAccepted records a response with status 200. If the response was marked as deduplicated
-// although no earlier request can have been stored, recordAccepted sets falseRepeat.
+// although no earlier request can have been stored, recordAccepted sets wronglyDeduplicated.
 func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.acknowledged++
 	d.ended = time.Now()
-	if d.notStoredYet && a.Deduplicated {
-		d.falseRepeat = true
+	if d.cannotBeStoredYet && a.Deduplicated {
+		d.wronglyDeduplicated = true
 	}
-	d.notStoredYet = false
-	if !slices.Contains(d.executions, a.ExecutionID) {
-		d.executions = append(d.executions, a.ExecutionID)
+	d.cannotBeStoredYet = false
+	if !slices.Contains(d.executionIDs, a.ExecutionID) {
+		d.executionIDs = append(d.executionIDs, a.ExecutionID)
 	}
 	if a.Deduplicated {
 		d.repeats++
@@ -103,20 +103,20 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	b.totals.refusedByCode[code]++
 	d.ended = time.Now()
 	d.refusals++
-	d.notStoredYet = false // a message may have been stored before the request was refused
+	d.cannotBeStoredYet = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request for d that got no response. what is the kind of error under which
-// the totals count it. neverConnected means that no connection was established, so that nothing was
-// sent.
-func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
+// recordNoResponse records a request for d that got no response. what is the kind of error under
+// which the totals count it. neverConnected means that no connection was established, so that
+// nothing was sent.
+func (b *ledger) recordNoResponse(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.errorsByKind[what]++
 	d.ended = time.Now()
 	if !neverConnected {
 		d.unanswered++
-		d.notStoredYet = false
+		d.cannotBeStoredYet = false
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d.notStoredYet = false
+	d.cannotBeStoredYet = false
 }
 
 // currentTotals returns a copy of the totals.

@@ -34,14 +34,14 @@ const maxQueuedFaults = 200
 // fault describes a fault that is to be injected into a target, such as a process.
 type fault struct {
 	kind     string
-	slots    []string // names of the targets that must not have another fault meanwhile
-	inject   injection
+	targets  []string // names of the targets that must not have another fault meanwhile
+	inject   injectFunc
 	duration time.Duration
 }
 
-// injection causes a fault, sleeps for the duration lasts, and removes the cause of the fault.
+// injectFunc causes a fault, sleeps for the duration lasts, and removes the cause of the fault.
 // Momentary faults, such as a restart, ignore the duration.
-type injection func(ctx context.Context, lasts time.Duration) error
+type injectFunc func(ctx context.Context, lasts time.Duration) error
 
 // faultNodeDiskFull is the kind of the fault that fills the disk of a NATS node.
 const faultNodeDiskFull = "full disk of node"
@@ -60,18 +60,18 @@ type faultInjector struct {
 	databaseDisk *disk // nil means that the database does not have a separate disk
 	random       *rand.Rand
 	meanInterval time.Duration // average time between two faults
-	only         []string      // inject only faults whose kind contains one of these; nil means all
+	kindFilter   []string      // inject only faults whose kind contains one of these; nil means all
 	logf         func(format string, args ...any)
 
-	mu         sync.Mutex
-	busySlots  map[string]bool // names of the targets with a fault or in recovery
-	slotsFreed chan struct{}   // closed and replaced whenever slots become free
-	incidents  []incident
-	problems   []string
+	mu           sync.Mutex
+	busyTargets  map[string]bool // names of the targets with a fault or in recovery
+	targetsFreed chan struct{}   // closed and replaced whenever slots become free
+	incidents    []incident
+	problems     []string
 	// unreportedAcks holds the times at which a simulated faulty runner acknowledged start messages
 	// without sending a readable report, keyed by execution ID.
-	unreportedAcks map[string]time.Time
-	stalls         []string // descriptions of the times at which recording stalled
+	unreportedAcks  map[string]time.Time
+	recordingStalls []string // descriptions of the times at which recording stalled
 }
 
 func newFaultInjector(
@@ -85,9 +85,9 @@ func newFaultInjector(
 		random:         rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
 		meanInterval:   every,
 		logf:           logf,
-		busySlots:      map[string]bool{},
+		busyTargets:    map[string]bool{},
 		unreportedAcks: map[string]time.Time{},
-		slotsFreed:     make(chan struct{}),
+		targetsFreed:   make(chan struct{}),
 	}
 }
 
@@ -96,17 +96,17 @@ func newFaultInjector(
 // has a fault, because the other two must work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
-	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
-		if len(f.only) > 0 && !slices.ContainsFunc(f.only, func(part string) bool {
+	add := func(kind string, slots []string, shortest, longest time.Duration, inject injectFunc) {
+		if len(f.kindFilter) > 0 && !slices.ContainsFunc(f.kindFilter, func(part string) bool {
 			return strings.Contains(kind, part)
 		}) {
 			return
 		}
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
-		all = append(all, fault{kind: kind, slots: slots, inject: inject, duration: lasts})
+		all = append(all, fault{kind: kind, targets: slots, inject: inject, duration: lasts})
 	}
 	rolled := map[string][]string{}
-	for _, s := range f.installation.services() {
+	for _, s := range f.installation.listeningServices() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
 		add("kill "+kind, []string{s.name}, 0, longestDowntime, stopAndRestart(s.process, s.kill))
@@ -169,12 +169,12 @@ func (f *faultInjector) shuffledFaults() []fault {
 // between shortest and longest. slots are the names of the targets that must not have another fault
 // meanwhile.
 type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
-	inject injection)
+	inject injectFunc)
 
 // addConnectionFaults adds faults in the connections of the services and the runners to NATS and
 // the database.
 func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
-	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
+	for _, s := range slices.Concat(f.installation.listeningServices(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
 		add("silence between "+kind+" and nodes", slot, shortestFault, longestFreeze,
@@ -201,7 +201,7 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 			add("full disk of database", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
-				return f.fillDatabase(ctx, freeBytes, lasts)
+				return f.fillDatabaseDisk(ctx, freeBytes, lasts)
 			})
 		}
 	}
@@ -260,7 +260,7 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 		var next fault
 		for found := false; !found; {
 			f.mu.Lock()
-			freed := f.slotsFreed
+			freed := f.targetsFreed
 			next, queue, found = f.takeNextFault(queue)
 			f.mu.Unlock()
 			if found {
@@ -282,28 +282,28 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minSlotsToBlockQueue is the minimum number of slots with which a waiting fault blocks the queue:
-// the faults behind it must wait until it has started. Otherwise, a fault that needs many slots
-// could wait forever, because faults with fewer slots would always take some of them.
-const minSlotsToBlockQueue = 4
+// minTargetsToBlockQueue is the minimum number of slots with which a waiting fault blocks the
+// queue: the faults behind it must wait until it has started. Otherwise, a fault that needs many
+// slots could wait forever, because faults with fewer slots would always take some of them.
+const minTargetsToBlockQueue = 4
 
 // takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
-// slots. It does not look behind a waiting fault that blocks the queue (see minSlotsToBlockQueue).
-// It returns the fault, the rest of the queue, and true. If no fault can start, it returns the
-// unchanged queue and false. The caller holds mu.
+// slots. It does not look behind a waiting fault that blocks the queue (see
+// minTargetsToBlockQueue). It returns the fault, the rest of the queue, and true. If no fault can
+// start, it returns the unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
-		for _, slot := range next.slots {
-			free = free && !f.busySlots[slot]
+		for _, slot := range next.targets {
+			free = free && !f.busyTargets[slot]
 		}
 		if free {
-			for _, slot := range next.slots {
-				f.busySlots[slot] = true
+			for _, slot := range next.targets {
+				f.busyTargets[slot] = true
 			}
 			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
-		if len(next.slots) >= minSlotsToBlockQueue {
+		if len(next.targets) >= minTargetsToBlockQueue {
 			break
 		}
 	}
@@ -321,30 +321,30 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 	f.mu.Lock()
 	f.incidents[index].to = time.Now()
 	f.mu.Unlock()
-	if err == nil && slices.Contains(next.slots, "nodes") {
+	if err == nil && slices.Contains(next.targets, "nodes") {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
-	f.logf("%s %v for %s, recovered after %s", next.kind, next.slots,
+	f.logf("%s %v for %s, recovered after %s", next.kind, next.targets,
 		next.duration.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		f.problems = append(f.problems,
-			next.kind+" ("+strings.Join(next.slots, ", ")+"): "+err.Error())
+			next.kind+" ("+strings.Join(next.targets, ", ")+"): "+err.Error())
 	}
-	for _, slot := range next.slots {
-		delete(f.busySlots, slot)
+	for _, slot := range next.targets {
+		delete(f.busyTargets, slot)
 	}
-	close(f.slotsFreed)
-	f.slotsFreed = make(chan struct{})
+	close(f.targetsFreed)
+	f.targetsFreed = make(chan struct{})
 }
 
-// recordStall records that the executors recorded nothing although they should have. text
+// addRecordingStall records that the executors recorded nothing although they should have. text
 // describes the situation.
-func (f *faultInjector) recordStall(text string) {
+func (f *faultInjector) addRecordingStall(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stalls = append(f.stalls, text)
+	f.recordingStalls = append(f.recordingStalls, text)
 }
 
 // hasFaultAt reports whether the target with the given slot currently has a fault or is recovering
@@ -352,7 +352,7 @@ func (f *faultInjector) recordStall(text string) {
 func (f *faultInjector) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.busySlots[slot]
+	return f.busyTargets[slot]
 }
 
 // pastIncidents returns a copy of the incidents so far.
@@ -364,7 +364,7 @@ func (f *faultInjector) pastIncidents() []incident {
 
 // stopAndRestart returns an injection that stops a process by calling end, waits for the duration
 // of the fault, and starts the process again.
-func stopAndRestart(p *process, end func()) injection {
+func stopAndRestart(p *process, end func()) injectFunc {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
 		retry.Sleep(ctx, lasts)
@@ -374,7 +374,7 @@ func stopAndRestart(p *process, end func()) injection {
 
 // pauseProcess returns an injection that freezes a process: its connections stay open, but it does
 // not respond.
-func pauseProcess(p *process) injection {
+func pauseProcess(p *process) injectFunc {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -386,7 +386,7 @@ func pauseProcess(p *process) injection {
 
 // breakLinks returns an injection that breaks each link by calling do with it, waits for the
 // duration of the fault, and heals the links.
-func breakLinks(links []*proxy.Proxy, do func(*proxy.Proxy)) injection {
+func breakLinks(links []*proxy.Proxy, do func(*proxy.Proxy)) injectFunc {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {
 			do(l)
@@ -401,7 +401,7 @@ func breakLinks(links []*proxy.Proxy, do func(*proxy.Proxy)) injection {
 
 // rollingRestart returns an injection that restarts the services one after another with SIGTERM, as
 // an upgrade does.
-func rollingRestart(services []*service) injection {
+func rollingRestart(services []*service) injectFunc {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, s := range services {
 			s.terminate()

@@ -74,7 +74,7 @@ func (f *faultInjector) freezeAsOnlyFault(ctx context.Context, s *service,
 			return err
 		}
 		if lag := checkConsumersCaughtUp(ctx, f.installation.js); lag != nil {
-			f.recordStall(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
+			f.addRecordingStall(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
 				"recorded anything: %v", s.name, lasts-resumeRecordingTimeout, lag))
 		}
 		return nil

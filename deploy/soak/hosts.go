@@ -170,8 +170,8 @@ func (i *installation) prepareHosts(
 	if err != nil {
 		return err
 	}
-	return i.prepareSite(hosts, sharedHostConfig{
-		keys:                 keys,
+	return i.prepareSite(hosts, siteConfig{
+		secrets:              keys,
 		natsConfigPath:       config,
 		databaseURL:          database.URL(),
 		replicas:             len(hosts),
@@ -181,16 +181,16 @@ func (i *installation) prepareHosts(
 
 // prepareSite adds the processes on the hosts of a site without starting them. It sets natsURL and
 // routes in s, so the caller can leave these empty.
-func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) error {
+func (i *installation) prepareSite(hosts []*network.Host, s siteConfig) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
 		return err
 	}
-	admin, err := nats.NkeyOptionFromSeed(s.keys.path("admin.nk"))
+	admin, err := nats.NkeyOptionFromSeed(s.secrets.path("admin.nk"))
 	if err != nil {
 		return err
 	}
-	i.options = []nats.Option{admin, nats.RootCAs(s.keys.path("ca.crt"))}
+	i.natsOptions = []nats.Option{admin, nats.RootCAs(s.secrets.path("ca.crt"))}
 	var clients, routes []string
 	for _, h := range hosts {
 		clients = append(clients, natsServerURL(h))
@@ -208,9 +208,9 @@ func natsServerURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
 
-// sharedHostConfig holds the settings that all hosts of a site share.
-type sharedHostConfig struct {
-	keys                            *secrets
+// siteConfig holds the settings that all hosts of a site share.
+type siteConfig struct {
+	secrets                         *secrets
 	natsURL, routes, natsConfigPath string
 	databaseURL                     string
 	replicas                        int
@@ -219,7 +219,7 @@ type sharedHostConfig struct {
 	ingressUsesLocalNATS            bool     // whether an ingress uses only its host's NATS server
 }
 
-func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
+func (i *installation) addHostProcesses(h *programHost, s siteConfig) {
 	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
 	add := func(role, name string, args ...string) *process {
@@ -236,11 +236,11 @@ func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
 	n.env = append([]string{
 		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients),
 		"NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
-		"NATSD_CERT=" + s.keys.path("tls.crt"), "NATSD_KEY=" + s.keys.path("tls.key"),
-		"NATSD_CA=" + s.keys.path("ca.crt"),
+		"NATSD_CERT=" + s.secrets.path("tls.crt"), "NATSD_KEY=" + s.secrets.path("tls.key"),
+		"NATSD_CA=" + s.secrets.path("ca.crt"),
 		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s",
 		"NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
-	}, append(s.natsEnv, s.keys.publicKeyEnv...)...)
+	}, append(s.natsEnv, s.secrets.publicKeyEnv...)...)
 	i.nodes = append(i.nodes, n)
 
 	ingressNATS := s.natsURL
@@ -251,8 +251,8 @@ func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
 		return []string{
 			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn",
 			"--nats-url=" + natsURL,
-			"--nats-creds=" + s.keys.path(role+".nk"), "--nats-ca=" + s.keys.path("ca.crt"),
-			"--secrets-key-file=" + s.keys.path("secrets.key"),
+			"--nats-creds=" + s.secrets.path(role+".nk"), "--nats-ca=" + s.secrets.path("ca.crt"),
+			"--secrets-key-file=" + s.secrets.path("secrets.key"),
 		}
 	}
 	i.ingresses = append(i.ingresses, &service{
@@ -274,8 +274,8 @@ func (i *installation) addHostProcesses(h *programHost, s sharedHostConfig) {
 	})
 	runs := filepath.Join(i.folder, "runner-"+h.Name+".runs")
 	i.runners = append(i.runners, &service{
-		process: add(roleHostRunner, "runner", s.natsURL, s.keys.path("runner.nk"),
-			s.keys.path("ca.crt"), runs),
+		process: add(roleHostRunner, "runner", s.natsURL, s.secrets.path("runner.nk"),
+			s.secrets.path("ca.crt"), runs),
 		runsFile: runs,
 	})
 }

@@ -32,26 +32,26 @@ const adminToken = "the-admin-token-of-the-soak"
 type installConfig struct {
 	nodes, ingresses, executors, runners int
 
-	ownStreams    int            // number of queues with a stream of their own
-	databaseURL   string         // URL of an SQLite database
-	database      *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
-	firstNodeDisk *disk          // disk of the first node; nil means the installation's folder
+	ownStreamCount int            // number of queues with a stream of their own
+	databaseURL    string         // URL of an SQLite database
+	database       *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
+	firstNodeDisk  *disk          // disk of the first node; nil means the installation's folder
 }
 
 // installation is a production-like hookstart installation, whose processes run on loopback or on
 // separate hosts.
 type installation struct {
-	folder        string
-	ownStreams    int                     // number of queues with a stream of their own
-	reservedPorts []*freeport.Port        // reserved until close
-	nodeLinks     map[[2]int]*proxy.Proxy // keyed by the numbers of two nodes: from, to
-	nodes         []*node
-	ingresses     []*service
-	executors     []*service
-	runners       []*service
-	webhookPaths  []string      // URL paths of the workflows' webhooks
-	toggledPath   string        // path of the webhook of toggledWorkflowID
-	options       []nats.Option // options for the soak's connections to NATS
+	folder             string
+	ownStreamCount     int                     // number of queues with a stream of their own
+	reservedPorts      []*freeport.Port        // reserved until close
+	nodeLinks          map[[2]int]*proxy.Proxy // keyed by the numbers of two nodes: from, to
+	nodes              []*node
+	ingresses          []*service
+	executors          []*service
+	runners            []*service
+	webhookPaths       []string      // URL paths of the workflows' webhooks
+	toggledWebhookPath string        // path of the webhook of toggledWorkflowID
+	natsOptions        []nats.Option // options for the soak's connections to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -89,11 +89,11 @@ func (s *service) links() []*proxy.Proxy {
 // running. Otherwise the caller must call close.
 func install(ctx context.Context, folder string, s installConfig) (*installation, error) {
 	i := &installation{
-		folder:     folder,
-		ownStreams: s.ownStreams,
-		nodeLinks:  map[[2]int]*proxy.Proxy{},
+		folder:         folder,
+		ownStreamCount: s.ownStreamCount,
+		nodeLinks:      map[[2]int]*proxy.Proxy{},
 	}
-	if err := i.start(ctx, s); err != nil {
+	if err := i.prepareAndStart(ctx, s); err != nil {
 		for _, complaint := range i.problems() {
 			err = errors.Join(err, errors.New(complaint))
 		}
@@ -103,7 +103,7 @@ func install(ctx context.Context, folder string, s installConfig) (*installation
 	return i, nil
 }
 
-func (i *installation) start(ctx context.Context, s installConfig) error {
+func (i *installation) prepareAndStart(ctx context.Context, s installConfig) error {
 	if err := i.addNodes(s.nodes, s.firstNodeDisk); err != nil {
 		return err
 	}
@@ -122,10 +122,10 @@ func (i *installation) startAll(ctx context.Context) error {
 	}
 	// The services wait for the nodes as well, but longer. Wait here first, so that a failure is
 	// reported sooner.
-	if err := i.awaitNodes(ctx, time.Minute); err != nil {
+	if err := i.awaitClusterLeader(ctx, time.Minute); err != nil {
 		return err
 	}
-	for _, e := range i.services() {
+	for _, e := range i.listeningServices() {
 		if err := e.start(); err != nil {
 			return err
 		}
@@ -303,9 +303,11 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	}, nil
 }
 
-// services returns the services that listen for requests and report their readiness: ingresses and
-// executors.
-func (i *installation) services() []*service { return slices.Concat(i.ingresses, i.executors) }
+// listeningServices returns the services that listen for requests and report their readiness:
+// ingresses and executors.
+func (i *installation) listeningServices() []*service {
+	return slices.Concat(i.ingresses, i.executors)
+}
 
 func (i *installation) processes() (all []*process) {
 	for _, n := range i.nodes {
@@ -320,7 +322,7 @@ func (i *installation) processes() (all []*process) {
 // readiness returns the body of the service's /readyz, or the text of the error if the request
 // failed. ready reports whether the status was 200.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
-	status, text, err := child.Get(ctx, s.opsURL+"/readyz")
+	status, text, err := child.HTTPGet(ctx, s.opsURL+"/readyz")
 	if err != nil {
 		return err.Error(), false
 	}
@@ -329,7 +331,7 @@ func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 
 // awaitReady waits until every ingress and executor reports that it is ready.
 func (i *installation) awaitReady(ctx context.Context, timeout time.Duration) error {
-	for _, s := range i.services() {
+	for _, s := range i.listeningServices() {
 		if err := s.awaitReady(ctx, timeout); err != nil {
 			return err
 		}
@@ -353,7 +355,7 @@ func (i *installation) connect() (err error) {
 		urls = append(urls, n.url)
 	}
 	i.nc, err = nats.Connect(strings.Join(urls, ","),
-		append(i.options, nats.Name("soak"), nats.MaxReconnects(-1),
+		append(i.natsOptions, nats.Name("soak"), nats.MaxReconnects(-1),
 			nats.ReconnectWait(100*time.Millisecond))...)
 	if err != nil {
 		return err
@@ -383,7 +385,7 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 		}
 		i.webhookPaths = append(i.webhookPaths, path)
 	}
-	i.toggledPath, err = i.makeWorkflow(ctx, toggledWorkflowID, execution.DefaultQueue)
+	i.toggledWebhookPath, err = i.makeWorkflow(ctx, toggledWorkflowID, execution.DefaultQueue)
 	return err
 }
 
@@ -413,8 +415,8 @@ func (i *installation) client() *apiclient.Client {
 	return apiclient.New(i.executors[0].url, adminToken)
 }
 
-// awaitNodes waits until every node knows the leader of the cluster.
-func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
+// awaitClusterLeader waits until every node knows the leader of the cluster.
+func (i *installation) awaitClusterLeader(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
 		if err := eventually(ctx, timeout, func(ctx context.Context) error {
 			return i.checkKnowsLeader(ctx, n.url)
@@ -428,7 +430,7 @@ func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) er
 // awaitReplicas waits until every node knows the leader of the cluster and has caught up with every
 // stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
-	if err := i.awaitNodes(ctx, timeout); err != nil {
+	if err := i.awaitClusterLeader(ctx, timeout); err != nil {
 		return err
 	}
 	return eventually(ctx, timeout, func(ctx context.Context) error {
@@ -464,7 +466,8 @@ func checkReplicas(s *jetstream.StreamInfo) error {
 // checkKnowsLeader returns an error unless the NATS server at the URL knows the leader of the
 // cluster.
 func (i *installation) checkKnowsLeader(ctx context.Context, url string) error {
-	nc, err := nats.Connect(url, append(i.options, nats.Name("soak"), nats.Timeout(time.Second))...)
+	nc, err := nats.Connect(url, append(i.natsOptions, nats.Name("soak"),
+		nats.Timeout(time.Second))...)
 	if err != nil {
 		return err
 	}
@@ -521,7 +524,7 @@ func (i *installation) close() {
 // problems describes everything that went wrong in the processes, such as unexpected exits.
 func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
-		all = append(all, p.problemsWithLog()...)
+		all = append(all, p.recordedAndLoggedProblems()...)
 	}
 	return all
 }

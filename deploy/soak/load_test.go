@@ -113,8 +113,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 func (p *posting) request(ctx context.Context, next posted, turn int) posted {
 	next.began = time.Now()
 	path := p.senders.webhookPaths[turn%len(p.senders.webhookPaths)]
-	for n := range p.senders.urls {
-		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
+	for n := range p.senders.ingressURLs {
+		url := p.senders.ingressURLs[(turn+n)%len(p.senders.ingressURLs)]
 		next.answer, next.err = p.senders.sendRequest(ctx, &delivery{
 			marker: next.marker,
 			hasID:  next.hasID,
@@ -192,9 +192,10 @@ func checkStored(
 		}
 		acknowledged++
 		id := one.answer.ExecutionID
-		if s := starts[id]; s.messages != 1 || s.marker != one.marker || records[id].count != 1 {
+		if s := starts[id]; s.messageCount != 1 || s.marker != one.marker ||
+			records[id].count != 1 {
 			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id,
-				s.messages, s.marker, records[id].count)
+				s.messageCount, s.marker, records[id].count)
 		}
 	}
 	if len(records) != len(starts) {

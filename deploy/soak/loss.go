@@ -55,7 +55,7 @@ func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 // rollBackDatabase returns an injection that makes the database lose its latest transactions. If
 // promoteStandby is true, it fails over to a standby that lags behind; otherwise it restores a
 // backup.
-func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
+func (f *faultInjector) rollBackDatabase(promoteStandby bool) injectFunc {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.BaseBackup(ctx); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 	group := stream.RunnerGroup{Queue: queue, Group: runnerGroup}
 	name := f.installation.layout(queue).StreamName(queue)
 	return eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-		consumer, err := f.installation.js.Consumer(ctx, name, group.Consumer())
+		consumer, err := f.installation.js.Consumer(ctx, name, group.ConsumerName())
 		if err != nil {
 			return err
 		}
@@ -240,10 +240,11 @@ func (i *installation) deleteStoresAndCheck(
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
-	check("all are well", i.awaitHealthy)
+	check("all are well", i.awaitReplicasAndReady)
 	check("streams of queues", i.checkOwnStreams)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
-		return i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
+		return i.checkWorkflowEverywhere(ctx, s, toggledWorkflowID, i.toggledWebhookPath,
+			http.StatusForbidden)
 	})
 	accepted := s.deliverBatch(ctx, "emptied")
 	if err := awaitConsumersCaughtUp(ctx, i.js, recordTimeout); err != nil {

@@ -42,7 +42,7 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	p := &natsProbes{}
 	publishers := make([]jetstream.JetStream, len(i.nodes))
 	for host, node := range i.nodes {
-		nc, err := nats.Connect(node.url, slices.Concat(i.options,
+		nc, err := nats.Connect(node.url, slices.Concat(i.natsOptions,
 			[]nats.Option{nats.MaxReconnects(-1)})...)
 		if err == nil {
 			p.connections = append(p.connections, nc)

@@ -40,24 +40,24 @@ const (
 	planWithoutWebhooks = "none"
 )
 
-// operatedNodeID is the ID of the trigger node of the workflows that operators change.
-const operatedNodeID = "node"
+// operatorNodeID is the ID of the trigger node of the workflows that operators change.
+const operatorNodeID = "node"
 
 // operators change the registry through random executors. Each operator has a separate account, and
 // queries every ingress and every executor after each confirmed change. A service may fail to
 // respond, or respond with a 503 for example, but its response must not show the state before the
 // change.
 type operators struct {
-	all            []*operator
-	confirmed      atomic.Int64 // confirmed changes
-	unconfirmed    atomic.Int64 // calls whose effect is unknown
-	checkCount     atomic.Int64 // queries after a confirmed change
-	answeredChecks atomic.Int64 // queries whose response contained a state
+	all              []*operator
+	confirmedChanges atomic.Int64 // confirmed changes
+	unconfirmedCalls atomic.Int64 // calls whose effect is unknown
+	checkCount       atomic.Int64 // queries after a confirmed change
+	conclusiveChecks atomic.Int64 // queries whose response contained a state
 
-	logf           func(format string, args ...any)
-	mu             sync.Mutex
-	contradictions []string
-	byChange       map[string]int // number of confirmed changes, by name
+	logf            func(format string, args ...any)
+	mu              sync.Mutex
+	contradictions  []string
+	confirmedByName map[string]int // number of confirmed changes, by name
 }
 
 // operator makes one change after another to its workflow and account, and keeps track of the state
@@ -87,13 +87,13 @@ type operator struct {
 func newOperators(
 	ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64,
 ) (*operators, error) {
-	all := &operators{logf: f.logf, byChange: map[string]int{}}
+	all := &operators{logf: f.logf, confirmedByName: map[string]int{}}
 	for n := range count {
 		o := &operator{
 			operators:    all,
 			installation: i,
 			senders:      s,
-			partition:    f.describeCurrentPartition,
+			partition:    f.describeLatestPartition,
 			name:         fmt.Sprintf("operated-%d", n),
 			plan:         planWithWebhooks,
 			random:       rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
@@ -135,7 +135,7 @@ func (all *operators) checkAllStrictly(ctx context.Context) {
 	}
 }
 
-func (all *operators) foundContradictions() []string {
+func (all *operators) allContradictions() []string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return slices.Clone(all.contradictions)
@@ -146,10 +146,11 @@ func (all *operators) writeCounts(out io.Writer) {
 	defer all.mu.Unlock()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n",
-		"changes", all.confirmed.Load(), formatCounts(all.byChange), all.unconfirmed.Load())
+		"changes", all.confirmedChanges.Load(), formatCounts(all.confirmedByName),
+		all.unconfirmedCalls.Load())
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  questions after a confirmed change; %d answered, the others said that they "+
-			"do not know\n", "checks", all.checkCount.Load(), all.answeredChecks.Load())
+			"do not know\n", "checks", all.checkCount.Load(), all.conclusiveChecks.Load())
 }
 
 // possibleChanges returns the changes that are possible in the current state, keyed by name.
@@ -208,15 +209,15 @@ func (o *operator) makeRandomChange(ctx context.Context) {
 			o.addContradiction("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
 				problem.Code, problem.Detail)
 		}
-		o.operators.unconfirmed.Add(1)
+		o.operators.unconfirmedCalls.Add(1)
 		retry.Sleep(ctx, changeRetryDelay)
 		if ctx.Err() != nil {
 			return
 		}
 	}
-	o.operators.confirmed.Add(1)
+	o.operators.confirmedChanges.Add(1)
 	o.operators.mu.Lock()
-	o.operators.byChange[name]++
+	o.operators.confirmedByName[name]++
 	o.operators.mu.Unlock()
 	o.checkServices(ctx, false)
 }
@@ -235,11 +236,11 @@ func (o *operator) putWorkflow(ctx context.Context, client *apiclient.Client) er
 		AccountID: o.name,
 		Name:      o.name,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers:  []api.PutTrigger{{NodeID: operatedNodeID}},
+		Triggers:  []api.PutTrigger{{NodeID: operatorNodeID}},
 	}); err != nil {
 		return err
 	}
-	t, err := client.Trigger(ctx, o.name, operatedNodeID)
+	t, err := client.Trigger(ctx, o.name, operatorNodeID)
 	if err != nil {
 		return err
 	}
@@ -300,7 +301,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 }
 
 func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) error {
-	t, err := client.RotateToken(ctx, o.name, operatedNodeID, 0)
+	t, err := client.RotateToken(ctx, o.name, operatorNodeID, 0)
 	if err != nil {
 		return err
 	}
@@ -318,7 +319,7 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
-		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNodeID)
+		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatorNodeID)
 		switch {
 		case err != nil:
 			return err
@@ -396,7 +397,7 @@ func (o *operator) wantIngressResponse() string {
 }
 
 func (o *operator) checkIngress(ctx context.Context, e *service, number int, strict bool) {
-	o.checkWebhook(ctx, e, "newest", o.token, o.wantIngressResponse(), number, strict)
+	o.checkTokenAtIngress(ctx, e, "newest", o.token, o.wantIngressResponse(), number, strict)
 	if o.revokedToken == "" || o.revokedToken == o.token {
 		return
 	}
@@ -404,14 +405,14 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	if !o.exists {
 		want = string(webhook.CodeWorkflowNotFound)
 	}
-	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
+	o.checkTokenAtIngress(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// checkWebhook sends a request with a token to one ingress. want is the expected response: an error
-// code or "200". checkWebhook records a contradiction if the response is different. If strict is
-// false, a 429, a 5xx and a missing response are allowed. name describes the token in messages, and
-// number makes the request's marker unique.
-func (o *operator) checkWebhook(
+// checkTokenAtIngress sends a request with a token to one ingress. want is the expected response:
+// an error code or "200". checkTokenAtIngress records a contradiction if the response is different.
+// If strict is false, a 429, a 5xx and a missing response are allowed. name describes the token in
+// messages, and number makes the request's marker unique.
+func (o *operator) checkTokenAtIngress(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -431,7 +432,7 @@ func (o *operator) checkWebhook(
 	unknown := a.Status == 0 || a.Status >= http.StatusInternalServerError ||
 		a.Status == http.StatusTooManyRequests
 	if !unknown {
-		o.operators.answeredChecks.Add(1)
+		o.operators.conclusiveChecks.Add(1)
 	}
 	if got != want && (!unknown || strict) {
 		o.addContradiction(
@@ -462,7 +463,7 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	if o.exists {
 		o.checkExecutorResponse(ctx, e, strict, "the token", "the newest",
 			func(ctx context.Context) (string, error) {
-				t, err := client.Trigger(ctx, o.name, operatedNodeID)
+				t, err := client.Trigger(ctx, o.name, operatorNodeID)
 				switch t.Token {
 				case o.token:
 					return "the newest", err
@@ -521,7 +522,7 @@ func (o *operator) checkExecutorResponse(
 	}
 	o.operators.checkCount.Add(1)
 	if !unknown {
-		o.operators.answeredChecks.Add(1)
+		o.operators.conclusiveChecks.Add(1)
 	}
 	if got != want && (!unknown || strict) {
 		o.addContradiction(

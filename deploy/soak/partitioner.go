@@ -29,12 +29,12 @@ type partitionRecord struct {
 
 // partitioner repeatedly partitions the network between the hosts and heals it.
 type partitioner struct {
-	hosts        *network.Network
+	network      *network.Network
 	installation *installation
 	probes       *probes
 	natsProbes   *natsProbes
 	random       *rand.Rand
-	filter       string // apply only partitions whose kind contains this; "" means all
+	kindFilter   string // apply only partitions whose kind contains this; "" means all
 	logf         func(format string, args ...any)
 
 	mu      sync.Mutex
@@ -46,8 +46,8 @@ type partitioner struct {
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Sleep(starting, partitionPause)
 	for {
-		for _, kind := range shuffledPartitions(f.random) {
-			if !strings.Contains(kind.kind, f.filter) {
+		for _, kind := range randomPartitions(f.random) {
+			if !strings.Contains(kind.kind, f.kindFilter) {
 				continue
 			}
 			if starting.Err() != nil {
@@ -69,11 +69,11 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.mu.Unlock()
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
-	applied.Go(func() { kind.apply(applying, f.hosts) })
+	applied.Go(func() { kind.apply(applying, f.network) })
 	retry.Sleep(ctx, kind.duration)
 	stop()
 	applied.Wait()
-	f.hosts.Heal()
+	f.network.Heal()
 	healed := time.Now()
 	f.updateRecord(index, func(p *partitionRecord) { p.to = healed })
 	reunion := f.probes.awaitAllAccepting(ctx, healed, hostRecoveryTimeout)
@@ -113,9 +113,9 @@ func (f *partitioner) partitionRecords() []partitionRecord {
 	return slices.Clone(f.records)
 }
 
-// describeCurrentPartition describes the current partition, or the last one and how long ago it was
+// describeLatestPartition describes the current partition, or the last one and how long ago it was
 // healed.
-func (f *partitioner) describeCurrentPartition() string {
+func (f *partitioner) describeLatestPartition() string {
 	all := f.partitionRecords()
 	if len(all) == 0 {
 		return "before the first partition"
@@ -134,39 +134,39 @@ func (f *partitioner) incidents() (all []incident) {
 	return all
 }
 
-func (f *partitioner) status(b *ledger, all *operators) string {
+func (f *partitioner) progressText(b *ledger, all *operators) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"contradictions %d",
 		len(f.partitionRecords()), t.acknowledged, totalCount(t.refusedByCode),
-		totalCount(t.errorsByKind), all.confirmed.Load(), len(all.foundContradictions()))
+		totalCount(t.errorsByKind), all.confirmedChanges.Load(), len(all.allContradictions()))
 }
 
-// slowIngresses describes the ingresses that, after a partition had healed, took longer than
+// slowRecoveries describes the ingresses that, after a partition had healed, took longer than
 // maxUnavailability to answer a request with 200, or never did.
-func (f *partitioner) slowIngresses() (late []string) {
+func (f *partitioner) slowRecoveries() (late []string) {
 	for _, p := range f.partitionRecords() {
 		for host, took := range p.recoveryByIngress {
 			if took == 0 || took > maxUnavailability {
 				late = append(late,
-					fmt.Sprintf("%s, %s: %s", p, hostNames[host], durationOrNever(took)))
+					fmt.Sprintf("%s, %s: %s", p, hostNames[host], formatRecoveryTime(took)))
 			}
 		}
 	}
 	return late
 }
 
-func durationOrNever(took time.Duration) string {
+func formatRecoveryTime(took time.Duration) string {
 	if took == 0 {
 		return "none within " + hostRecoveryTimeout.String()
 	}
 	return took.Round(100 * time.Millisecond).String()
 }
 
-// slowIngressesErr returns an error if any ingress took longer than maxUnavailability to recover
+// slowRecoveriesErr returns an error if any ingress took longer than maxUnavailability to recover
 // from a partition.
-func (f *partitioner) slowIngressesErr() error {
-	if late := f.slowIngresses(); len(late) > 0 {
+func (f *partitioner) slowRecoveriesErr() error {
+	if late := f.slowRecoveries(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
 			len(late), maxUnavailability)
 	}
@@ -239,7 +239,7 @@ func (f *partitioner) writeResults(out io.Writer) {
 	_, _ = fmt.Fprintf(out,
 		"below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of "+
 			"all hosts\n", maxUnavailability)
-	late := f.slowIngresses()
+	late := f.slowRecoveries()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
 		maxUnavailability)

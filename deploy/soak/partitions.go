@@ -98,8 +98,9 @@ func (c *PartitionsConfig) runIn(
 	}
 	defer alone.close()
 	f := &partitioner{
-		hosts: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone, filter: c.Only,
-		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
+		network: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone,
+		kindFilter: c.Only,
+		random:     rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
 		logf: func(format string, args ...any) {
 			if c.Verbose {
 				_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second),
@@ -118,7 +119,7 @@ func (c *PartitionsConfig) runIn(
 	if err := r.addAudit(ctx, i, b, f.incidents(), nil); err != nil {
 		return err
 	}
-	r.processProblems, r.contradictions = i.problems(), all.foundContradictions()
+	r.processProblems, r.contradictions = i.problems(), all.allContradictions()
 	r.write(c.Out)
 	all.writeCounts(c.Out)
 	f.writeResults(c.Out)
@@ -126,7 +127,7 @@ func (c *PartitionsConfig) runIn(
 		r.contradictions = nil
 		return r.violationsErr()
 	}
-	return errors.Join(r.violationsErr(), f.slowIngressesErr(), r.falseRepeatsErr())
+	return errors.Join(r.violationsErr(), f.slowRecoveriesErr(), r.falseRepeatsErr())
 }
 
 // runLoadAndPartitions runs the senders, the operators and the partitions until c.Duration is over,
@@ -138,7 +139,7 @@ func (c *PartitionsConfig) runLoadAndPartitions(
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		showProgress(showing, c.Out, began, func() string { return f.status(s.ledger, all) })
+		showProgress(showing, c.Out, began, func() string { return f.progressText(s.ledger, all) })
 	})
 	func() {
 		starting, cancel := context.WithTimeout(ctx, c.Duration)
@@ -207,9 +208,9 @@ func (p partition) String() string {
 	return p.kind + " " + names.String()
 }
 
-// shuffledPartitions returns one partition of each kind, in random order. The hosts and the
+// randomPartitions returns one partition of each kind, in random order. The hosts and the
 // duration of each partition are random as well.
-func shuffledPartitions(random *rand.Rand) []partition {
+func randomPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int,
 		apply func(ctx context.Context, n *network.Network),
@@ -276,6 +277,6 @@ func linksTo(host int) (pairs [][2]int) {
 func setLinkConditions(n *network.Network, pairs [][2]int, c network.Condition) {
 	hosts := n.Hosts()
 	for _, pair := range pairs {
-		n.Set(hosts[pair[0]], hosts[pair[1]], c)
+		n.SetCondition(hosts[pair[0]], hosts[pair[1]], c)
 	}
 }

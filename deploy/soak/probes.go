@@ -236,11 +236,11 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 // number of durations in parentheses.
 func formatP50AndP99(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
-	return fmt.Sprintf("%s %s (%d)", milliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50
-		milliseconds(quantile(sorted, 0.99)), len(sorted)) //nolint:mnd // p99
+	return fmt.Sprintf("%s %s (%d)", formatMilliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50
+		formatMilliseconds(quantile(sorted, 0.99)), len(sorted)) //nolint:mnd // p99
 }
 
-// milliseconds formats a duration in milliseconds with one decimal.
-func milliseconds(d time.Duration) string {
+// formatMilliseconds formats a duration in milliseconds with one decimal.
+func formatMilliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
 }

@@ -153,9 +153,9 @@ func (p *process) addProblem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// problemsWithLog returns the problems of the process that were recorded so far. If the process's
-// log reports a panic or a data race, the first such line of the log is appended to them.
-func (p *process) problemsWithLog() []string {
+// recordedAndLoggedProblems returns the problems of the process that were recorded so far. If the
+// process's log reports a panic or a data race, the first such line of the log is appended to them.
+func (p *process) recordedAndLoggedProblems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.problems

@@ -16,15 +16,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// maxOwnStreams is the maximum number of queues with their own streams. It limits the load on the
-// machine: each of these queues has two streams on every node, and a consumer in every runner.
-const maxOwnStreams = 16
+// maxQueuesWithOwnStream is the maximum number of queues with their own streams. It limits the load
+// on the machine: each of these queues has two streams on every node, and a consumer in every
+// runner.
+const maxQueuesWithOwnStream = 16
 
 // queues returns the queues of the workflows: first the default queue, then the queues with their
 // own streams.
 func (i *installation) queues() []string {
 	queues := []string{execution.DefaultQueue}
-	for n := range i.ownStreams {
+	for n := range i.ownStreamCount {
 		queues = append(queues, "own-"+strconv.Itoa(n))
 	}
 	return queues
@@ -57,7 +58,7 @@ func (i *installation) createOwnStreams(ctx context.Context) error {
 // queuesWithOwnStream use their own streams, and each of these streams has as many replicas as the
 // shared stream.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
-	if i.ownStreams == 0 {
+	if i.ownStreamCount == 0 {
 		return nil
 	}
 	for _, e := range i.executors {
@@ -109,7 +110,7 @@ func ownStreamNames(queue string) []string {
 
 // stepDownLeaders returns an injection that makes the leaders of a queue's own streams step down,
 // so that other servers must take over.
-func (f *faultInjector) stepDownLeaders(queue string) injection {
+func (f *faultInjector) stepDownLeaders(queue string) injectFunc {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, name := range ownStreamNames(queue) {
 			if err := eventually(ctx, recoverTimeout, func(ctx context.Context) error {

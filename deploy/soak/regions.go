@@ -106,7 +106,7 @@ func (c *RegionsConfig) runIn(
 		return err
 	}
 	began := time.Now()
-	z := &zoneMeasurer{config: c, hosts: hosts, installation: i, ledger: newLedger()}
+	z := &zoneMeasurer{config: c, network: hosts, installation: i, ledger: newLedger()}
 	for _, latency := range c.Latencies {
 		if err := z.measure(ctx, latency); err != nil {
 			if ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (c *RegionsConfig) runIn(
 		}
 	}
 	r := &report{seed: c.Seed, loadDuration: time.Since(began)}
-	if err := i.awaitSettled(ctx); err != nil {
+	if err := i.awaitReadyAndCaughtUp(ctx); err != nil {
 		return err
 	}
 	if err := r.addAudit(ctx, i, z.ledger, z.incidents(), nil); err != nil {
@@ -128,9 +128,9 @@ func (c *RegionsConfig) runIn(
 	return errors.Join(r.violationsErr(), r.falseRepeatsErr(), z.unavailabilityErr())
 }
 
-// awaitSettled waits until the services are ready and all replicas are current. It then waits until
-// all durable consumers, such as those of the recorder and the runners, have caught up.
-func (i *installation) awaitSettled(ctx context.Context) error {
+// awaitReadyAndCaughtUp waits until the services are ready and all replicas are current. It then
+// waits until all durable consumers, such as those of the recorder and the runners, have caught up.
+func (i *installation) awaitReadyAndCaughtUp(ctx context.Context) error {
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (i *installation) awaitSettled(ctx context.Context) error {
 // zoneMeasurer measures an installation in which each host is a zone.
 type zoneMeasurer struct {
 	config       *RegionsConfig
-	hosts        *network.Network
+	network      *network.Network
 	installation *installation
 	ledger       *ledger
 	results      []*resultsAtLatency
@@ -157,11 +157,11 @@ type resultsAtLatency struct {
 	// leaders of the streams. far holds the response times at the other two ingresses.
 	near, far    []time.Duration
 	refusedCount int // requests that were not accepted although no zone was cut off
-	zoneCuts     []zoneCut
+	zoneCuts     []zoneCutResult
 }
 
-// zoneCut holds the results of one interval in which a zone was cut off.
-type zoneCut struct {
+// zoneCutResult holds the results of one interval in which a zone was cut off.
+type zoneCutResult struct {
 	zoneKind     string // "leaders" if the zone had the leaders of the streams; otherwise "other"
 	zoneIndex    int
 	from, to     time.Time
@@ -179,16 +179,16 @@ type zoneCut struct {
 // measure takes the measurements at one latency: first with all zones connected, then with the
 // leaders' zone cut off, and finally with another zone cut off.
 func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error {
-	hosts := z.hosts.Hosts()
+	hosts := z.network.Hosts()
 	for n, a := range hosts {
 		for _, b := range hosts[n+1:] {
-			z.hosts.SetBoth(a, b, network.Condition{Delay: latency})
+			z.network.SetConditionBothWays(a, b, network.Condition{Delay: latency})
 		}
 	}
 	s := &resultsAtLatency{latency: latency}
 	z.results = append(z.results, s)
 	const leader, other = 0, 2
-	if err := z.installation.makeStreamLeader(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeLeaderOfAllStreams(ctx, hostNames[leader]); err != nil {
 		return err
 	}
 	senders := newSenders(z.ledger, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
@@ -212,7 +212,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 	if err := z.cutZoneOff(ctx, s, p, "leaders", leader); err != nil {
 		return err
 	}
-	if err := z.installation.makeStreamLeader(ctx, hostNames[leader]); err != nil {
+	if err := z.installation.makeLeaderOfAllStreams(ctx, hostNames[leader]); err != nil {
 		return err
 	}
 	return z.cutZoneOff(ctx, s, p, "other", other)
@@ -251,11 +251,11 @@ func (z *zoneMeasurer) cutZoneOff(
 	what string,
 	zone int,
 ) error {
-	c := zoneCut{zoneKind: what, zoneIndex: zone, from: time.Now()}
-	host := z.hosts.Hosts()[zone]
-	z.hosts.SetIsolated(host, true)
+	c := zoneCutResult{zoneKind: what, zoneIndex: zone, from: time.Now()}
+	host := z.network.Hosts()[zone]
+	z.network.SetIsolated(host, true)
 	retry.Sleep(ctx, z.config.Cut)
-	z.hosts.SetIsolated(host, false)
+	z.network.SetIsolated(host, false)
 	c.to = time.Now()
 	c.recovery = p.awaitAllAccepting(ctx, c.to, hostRecoveryTimeout)[zone]
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
@@ -277,8 +277,8 @@ func (z *zoneMeasurer) cutZoneOff(
 	}
 	s.zoneCuts = append(s.zoneCuts, c)
 	z.logf("%s: %s zone cut off for %s: the others accepted %s, refused for %s; back after %s",
-		s.latency, what, z.config.Cut, c.inOtherZones, milliseconds(c.longestRefusal),
-		durationOrNever(c.recovery))
+		s.latency, what, z.config.Cut, c.inOtherZones, formatMilliseconds(c.longestRefusal),
+		formatRecoveryTime(c.recovery))
 	return ctx.Err()
 }
 
@@ -311,7 +311,7 @@ func (z *zoneMeasurer) unavailabilityErr() error {
 			}
 			if c.recovery == 0 || c.recovery > maxUnavailability {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: back after %s", s.latency,
-					c.zoneKind, durationOrNever(c.recovery)))
+					c.zoneKind, formatRecoveryTime(c.recovery)))
 			}
 		}
 	}
@@ -337,16 +337,16 @@ func (z *zoneMeasurer) writeResults(out io.Writer) {
 	for _, s := range z.results {
 		for _, c := range s.zoneCuts {
 			_, _ = fmt.Fprintf(out, cuts, s.latency, c.zoneKind, c.inOtherZones,
-				milliseconds(c.longestRefusal), milliseconds(c.slowestAccepted), c.inCutZone,
-				milliseconds(c.recovery))
+				formatMilliseconds(c.longestRefusal), formatMilliseconds(c.slowestAccepted),
+				c.inCutZone, formatMilliseconds(c.recovery))
 		}
 	}
 	_, _ = fmt.Fprintln(out, "accepted, refused for, slowest 200: the two zones that remain; cut "+
 		"off: accepted in the zone that is cut off; back after: its first 200 after the end")
 }
 
-// makeStreamLeader makes a server the leader of all streams that have replicas.
-func (i *installation) makeStreamLeader(ctx context.Context, server string) error {
+// makeLeaderOfAllStreams makes a server the leader of all streams that have replicas.
+func (i *installation) makeLeaderOfAllStreams(ctx context.Context, server string) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}

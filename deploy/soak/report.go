@@ -52,7 +52,8 @@ func (r *report) write(out io.Writer) {
 	}
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
-	line("unheard", a.unanswered, "stored; the answer was lost, and the sender did not ask again")
+	line("unheard", a.unansweredButStored,
+		"stored; the answer was lost, and the sender did not ask again")
 	line("ghosts", totalCount(a.refusedButStoredByFault),
 		"stored though refused, without a delivery ID, never sent again: a NATS server took it "+
 			"and did not say so in time")
@@ -63,7 +64,7 @@ func (r *report) write(out io.Writer) {
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("skipped", a.skipped,
 		"given to no runner by a NATS server with a full disk, and ended as failed: dead letters")
-	line("misjudged", a.falseRepeats, "called deduplicated though nothing came before")
+	line("misjudged", a.wronglyDeduplicated, "called deduplicated though nothing came before")
 	line("faults", len(r.incidents), formatCounts(countByKind(r.incidents)))
 	line("ended", len(r.processProblems), "processes that ended by themselves or not well")
 	printFirstLines(out, r.processProblems)
@@ -89,7 +90,10 @@ func (r *report) violations() []violationKind {
 			r.contradictions,
 		},
 		{"strange", "", r.audit.oddities},
-		{"refused", "deliveries to active workflows that were refused for good", r.audit.refusals},
+		{
+			"refused", "deliveries to active workflows that were refused for good",
+			r.audit.wrongRefusals,
+		},
 		{"lost", "acknowledged, and not in the stream", r.audit.lost},
 		{"unrecorded", "in the stream, and not recorded", r.audit.unrecorded},
 		{
@@ -129,8 +133,9 @@ func (r *report) violationsErr() error {
 // falseRepeatsErr returns an error with the number of deliveries whose first response was wrongly
 // marked as deduplicated, or nil if there are none.
 func (r *report) falseRepeatsErr() error {
-	if r.audit.falseRepeats > 0 {
-		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.falseRepeats)
+	if r.audit.wronglyDeduplicated > 0 {
+		return fmt.Errorf("%d first deliveries were answered deduplicated",
+			r.audit.wronglyDeduplicated)
 	}
 	return nil
 }

@@ -73,17 +73,18 @@ func (i *installation) restoreStoresAndCheck(
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
-	if check("all are well", i.awaitHealthy); len(broken) > 0 {
+	if check("all are well", i.awaitReplicasAndReady); len(broken) > 0 {
 		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
-		return i.checkServicesAgree(ctx, s, "late", lateWorkflow, http.StatusOK)
+		return i.checkWorkflowEverywhere(ctx, s, "late", lateWorkflow, http.StatusOK)
 	})
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
-		return i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
+		return i.checkWorkflowEverywhere(ctx, s, toggledWorkflowID, i.toggledWebhookPath,
+			http.StatusForbidden)
 	})
 	check("streams of queues", i.checkOwnStreams)
-	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
+	broken = append(broken, i.toggleAndCheckByEachExecutor(ctx, s)...)
 	first, again := s.deliverBatch(ctx, "after"), s.deliverBatch(ctx, "after")
 	for marker, a := range first {
 		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated ||
@@ -110,7 +111,7 @@ func (i *installation) copyStores(ctx context.Context) error {
 			return err
 		}
 	}
-	return i.awaitHealthy(ctx)
+	return i.awaitReplicasAndReady(ctx)
 }
 
 // restoreStores kills all nodes, replaces their stores with the copies, and restarts the nodes.
@@ -127,10 +128,12 @@ func (i *installation) restoreStores() error {
 	return nil
 }
 
-// toggleByEachExecutor alternately deactivates and activates the toggled workflow, each time
-// through the next executor. The result describes each change that failed, or that some service did
-// not show immediately.
-func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
+// toggleAndCheckByEachExecutor alternately deactivates and activates the toggled workflow, each
+// time through the next executor. The result describes each change that failed, or that some
+// service did not show immediately.
+func (i *installation) toggleAndCheckByEachExecutor(
+	ctx context.Context, s *senders,
+) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
 		if err := setToggledWorkflowActive(
@@ -142,7 +145,8 @@ func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (br
 			continue
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.checkServicesAgree(ctx, s, toggledWorkflowID, i.toggledPath, want); err != nil {
+		if err := i.checkWorkflowEverywhere(ctx, s, toggledWorkflowID, i.toggledWebhookPath,
+			want); err != nil {
 			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
 		}
 	}
@@ -155,7 +159,7 @@ func (i *installation) storeCopyPath(
 	return filepath.Join(i.folder, "copy", n.name)
 }
 
-func (i *installation) awaitHealthy(ctx context.Context) error {
+func (i *installation) awaitReplicasAndReady(ctx context.Context) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
@@ -174,8 +178,8 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 			a, err := s.sendRequest(
 				ctx,
 				d,
-				s.urls[n%len(s.urls)]+
-					s.webhookPathPerQueue[n/len(s.urls)%len(s.webhookPathPerQueue)],
+				s.ingressURLs[n%len(s.ingressURLs)]+
+					s.webhookPathPerQueue[n/len(s.ingressURLs)%len(s.webhookPathPerQueue)],
 			)
 			if err == nil && a.Status >= 500 {
 				err = errors.New(a.Code)
@@ -189,11 +193,11 @@ func (s *senders) deliverBatch(ctx context.Context, name string) map[string]deli
 	return answers
 }
 
-// checkServicesAgree returns an error that names the first service that does not show the workflow
-// in the state that status implies. Each ingress must answer a request to path, the workflow's
-// webhook path, with that status. Each executor must show the workflow as active if the status is
-// 200, must not find it if the status is 404, and otherwise must show it as inactive.
-func (i *installation) checkServicesAgree(
+// checkWorkflowEverywhere returns an error that names the first service that does not show the
+// workflow in the state that status implies. Each ingress must answer a request to path, the
+// workflow's webhook path, with that status. Each executor must show the workflow as active if the
+// status is 200, must not find it if the status is 404, and otherwise must show it as inactive.
+func (i *installation) checkWorkflowEverywhere(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
 	for _, e := range i.ingresses {

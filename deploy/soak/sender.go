@@ -36,7 +36,7 @@ const (
 // senders simulates the senders that call the webhooks.
 type senders struct {
 	ledger       *ledger
-	urls         []string // URLs of the ingresses
+	ingressURLs  []string // URLs of the ingresses
 	webhookPaths []string // paths of the webhooks
 	// webhookPathPerQueue holds the path of one webhook for each queue.
 	webhookPathPerQueue []string
@@ -50,7 +50,7 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	}}
 	s.webhookPathPerQueue = i.webhookPaths[:len(i.queues())]
 	for _, e := range i.ingresses {
-		s.urls = append(s.urls, e.url)
+		s.ingressURLs = append(s.ingressURLs, e.url)
 	}
 	return s
 }
@@ -95,7 +95,7 @@ func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *ra
 	}
 	switch chance := random.IntN(100); {
 	case chance < percentWithoutID:
-		s.sendAndRecord(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
+		s.sendAndRecord(ctx, open(false), path, s.ingressURLs[random.IntN(len(s.ingressURLs))])
 	case chance < percentWithoutID+percentSentTwice:
 		d := open(true)
 		s.ledger.markConcurrent(d)
@@ -119,7 +119,8 @@ func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *ra
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := initialBackoff
 	for range maxAttempts {
-		if _, final := s.sendAndRecord(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
+		if _, final := s.sendAndRecord(ctx, d, path,
+			s.ingressURLs[random.IntN(len(s.ingressURLs))]); final {
 			return
 		}
 		retry.Sleep(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))
@@ -140,7 +141,7 @@ func (s *senders) sendAndRecord(
 	switch {
 	case err != nil:
 		what, neverMade := classifyRequestError(err)
-		s.ledger.recordFailure(d, what, neverMade)
+		s.ledger.recordNoResponse(d, what, neverMade)
 		return a, false
 	case a.Status == http.StatusOK:
 		s.ledger.recordAccepted(d, a)

@@ -49,8 +49,8 @@ func (c *Config) validate() error {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Every <= 0 {
 		return errors.New("--duration, --rate, --senders and --every must be more than 0")
 	}
-	if c.OwnStreams < 0 || c.OwnStreams > maxOwnStreams {
-		return fmt.Errorf("--own-streams must be 0 to %d", maxOwnStreams)
+	if c.OwnStreams < 0 || c.OwnStreams > maxQueuesWithOwnStream {
+		return fmt.Errorf("--own-streams must be 0 to %d", maxQueuesWithOwnStream)
 	}
 	return nil
 }
@@ -115,13 +115,13 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
 	i, err := install(ctx, folder, installConfig{
-		nodes:         3,
-		ingresses:     2,
-		executors:     2,
-		runners:       2,
-		ownStreams:    c.OwnStreams,
-		database:      database,
-		firstNodeDisk: nodeDisk,
+		nodes:          3,
+		ingresses:      2,
+		executors:      2,
+		runners:        2,
+		ownStreamCount: c.OwnStreams,
+		database:       database,
+		firstNodeDisk:  nodeDisk,
 	})
 	if err == nil {
 		defer i.close()
@@ -136,7 +136,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := newFaultInjector(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
-	f.only = c.Only
+	f.kindFilter = c.Only
 	r := &report{seed: c.Seed}
 	if err := c.runLoadAndFaults(ctx, i, s, f, r); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		return err
 	}
 	r.processProblems = append(i.problems(), f.problems...)
-	r.stalls = f.stalls
+	r.stalls = f.recordingStalls
 	r.write(c.Out)
 	if c.Restore {
 		_, _ = fmt.Fprintln(c.Out,
@@ -183,9 +183,9 @@ func (c *Config) runLoadAndFaults(
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		showProgress(showing, c.Out, began, func() string { return status(s.ledger, f) })
+		showProgress(showing, c.Out, began, func() string { return progressText(s.ledger, f) })
 	})
-	r.contradictions = runLoad(ctx, *c, i, s, f)
+	r.contradictions = runSendersAndFaults(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
 	r.loadDuration = time.Since(began)
@@ -224,7 +224,7 @@ func (r *report) addAudit(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if err := markEndedUnreported(ctx, i.client(), records); err != nil {
+	if err := markEndedWithoutReport(ctx, i.client(), records); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	if r.deadLetteredStarts, err = deadLetteredStarts(ctx, i.client()); err != nil {
@@ -238,12 +238,12 @@ func (r *report) addAudit(
 	if r.reruns, err = i.rerunsAfterEnd(streams.finalStatusTimes); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
-	if streams.received, err = i.receivedExecutionIDs(); err != nil {
+	if streams.receivedByRunner, err = i.receivedExecutionIDs(); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = auditLedger(b, streams, records, incidents)
-	r.audit.auditQueues(streams.starts, i)
+	r.audit.auditStreamPlacement(streams.starts, i)
 	return nil
 }
 
@@ -266,10 +266,10 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// runLoad runs the senders, injects faults and toggles a workflow for c.Duration. It returns when
-// all faults have ended and no sender is waiting or retrying any more. The result describes the
-// responses that contradicted the confirmed state of the toggled workflow.
-func runLoad(
+// runSendersAndFaults runs the senders, injects faults and toggles a workflow for c.Duration. It
+// returns when all faults have ended and no sender is waiting or retrying any more. The result
+// describes the responses that contradicted the confirmed state of the toggled workflow.
+func runSendersAndFaults(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
 ) (contradictions []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
@@ -282,7 +282,7 @@ func runLoad(
 	return contradictions
 }
 
-func status(b *ledger, f *faultInjector) string {
+func progressText(b *ledger, f *faultInjector) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d",
 		len(f.pastIncidents()),

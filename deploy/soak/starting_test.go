@@ -41,7 +41,7 @@ func TestTerminateWhileStarting(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.terminate()
-		for _, complaint := range s.problemsWithLog() {
+		for _, complaint := range s.recordedAndLoggedProblems() {
 			t.Error(complaint)
 		}
 	}

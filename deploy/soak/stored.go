@@ -24,31 +24,31 @@ type streamContents struct {
 	// finalStatuses holds the first final status that was reported for each execution.
 	finalStatuses    map[string]execution.Status
 	finalStatusTimes map[string]time.Time // when the stream stored that report
-	// unreadable holds the executions with an unreadable report. Executors record such an execution
-	// as failed, unless they record a readable report of a final status first. Which report they
-	// record first does not depend only on the order in the stream: both reports may be in one
-	// batch, or in batches of two different executors.
-	unreadable map[string]bool
-	// received holds the executions that a runner has received. It is read from the files of the
-	// soak's runners, not from a stream.
-	received map[string]bool
+	// withUnreadableReport holds the executions with an unreadable report. Executors record such an
+	// execution as failed, unless they record a readable report of a final status first. Which
+	// report they record first does not depend only on the order in the stream: both reports may be
+	// in one batch, or in batches of two different executors.
+	withUnreadableReport map[string]bool
+	// receivedByRunner holds the executions that a runner has received. It is read from the files
+	// of the soak's runners, not from a stream.
+	receivedByRunner map[string]bool
 }
 
 // storedStart is an execution with at least one start message in a stream.
 type storedStart struct {
-	marker     string // identifies the delivery; from the body of its requests
-	messages   int    // start messages, without the copies that executors or a takeover add
-	queue      string // the queue of the execution
-	streamName string // the stream that holds the last of these messages
-	sequence   uint64 // the sequence of the last of these messages in its stream
+	marker       string // identifies the delivery; from the body of its requests
+	messageCount int    // start messages, without the copies that executors or a takeover add
+	queue        string // the queue of the execution
+	streamName   string // the stream that holds the last of these messages
+	sequence     uint64 // the sequence of the last of these messages in its stream
 }
 
 func newStreamContents() streamContents {
 	return streamContents{
-		starts:           map[string]storedStart{},
-		finalStatuses:    map[string]execution.Status{},
-		finalStatusTimes: map[string]time.Time{},
-		unreadable:       map[string]bool{},
+		starts:               map[string]storedStart{},
+		finalStatuses:        map[string]execution.Status{},
+		finalStatusTimes:     map[string]time.Time{},
+		withUnreadableReport: map[string]bool{},
 	}
 }
 
@@ -105,7 +105,7 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	}
 	if string(msg.Data()) == unreadableReport {
 		if _, _, id, ok := stream.ParseProgressSubject(msg.Subject()); ok {
-			all.unreadable[id] = true
+			all.withUnreadableReport[id] = true
 		}
 		return nil
 	}
@@ -116,12 +116,12 @@ func (all *streamContents) addMessage(msg jetstream.Msg, meta *jetstream.MsgMeta
 	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), startCopyMsgIDPrefix) {
 		return nil
 	}
-	return all.addEvent(event, stream.StreamOf(msg.Subject()), meta)
+	return all.addDecodedMessage(event, stream.StreamOf(msg.Subject()), meta)
 }
 
-// addEvent adds a decoded message to the contents. name is the name of the stream that holds the
-// message.
-func (all *streamContents) addEvent(
+// addDecodedMessage adds a decoded message to the contents. name is the name of the stream that
+// holds the message.
+func (all *streamContents) addDecodedMessage(
 	event stream.DecodedMessage, name string, meta *jetstream.MsgMetadata,
 ) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.finalStatuses[p.ID] == "" {
@@ -135,11 +135,11 @@ func (all *streamContents) addEvent(
 		return err
 	}
 	found := all.starts[event.Start.ID]
-	if found.messages > 0 && found.marker != body.Marker {
+	if found.messageCount > 0 && found.marker != body.Marker {
 		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, found.marker,
 			body.Marker)
 	}
-	found.marker, found.messages = body.Marker, found.messages+1
+	found.marker, found.messageCount = body.Marker, found.messageCount+1
 	found.queue, found.streamName = event.Start.Queue, name
 	found.sequence = meta.Sequence.Stream
 	all.starts[event.Start.ID] = found
@@ -193,9 +193,9 @@ type recordSummary struct {
 	count    int
 	status   execution.Status
 	attempts int // the latest attempt that a runner reported; 0 means none
-	// endedUnreported reports whether an executor has ended the execution as failed because its
+	// endedWithoutReport reports whether an executor has ended the execution as failed because its
 	// group of runners had acknowledged it without a report.
-	endedUnreported bool
+	endedWithoutReport bool
 }
 
 // readRecords reads the records of all executions that were not rejected, keyed by execution ID.
@@ -237,9 +237,9 @@ func itemsWithRetry[T any](
 // ended because their group of runners had acknowledged them without a report.
 const unreportedReason = "without a report that can be read"
 
-// markEndedUnreported sets endedUnreported in the records of the executions that an executor has
-// ended because their group of runners had acknowledged them without a report.
-func markEndedUnreported(
+// markEndedWithoutReport sets endedWithoutReport in the records of the executions that an executor
+// has ended because their group of runners had acknowledged them without a report.
+func markEndedWithoutReport(
 	ctx context.Context, client *apiclient.Client, records map[string]recordSummary,
 ) error {
 	for d, err := range itemsWithRetry(ctx,
@@ -250,7 +250,7 @@ func markEndedUnreported(
 			return err
 		}
 		if r, isRecorded := records[d.ExecutionID]; isRecorded {
-			r.endedUnreported = true
+			r.endedWithoutReport = true
 			records[d.ExecutionID] = r
 		}
 	}
@@ -267,7 +267,7 @@ func deadLetteredStarts(ctx context.Context, client *apiclient.Client) (aside []
 		if err != nil {
 			return nil, err
 		}
-		if d.Kind != api.DeadLetterFailed && stream.IsStart(d.Subject) {
+		if d.Kind != api.DeadLetterFailed && stream.IsStartSubject(d.Subject) {
 			aside = append(aside, fmt.Sprintf("message %d: %s", d.StreamSequence, d.Reason))
 		}
 	}

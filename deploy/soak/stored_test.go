@@ -37,7 +37,7 @@ func TestUnreadableAndReadableReport(t *testing.T) {
 		"readable, recorded as failed": {[]*nats.Msg{readable}, execution.Failed, "wrong"},
 	} {
 		all := newStreamContents()
-		all.starts[id] = storedStart{marker: "m", messages: 1}
+		all.starts[id] = storedStart{marker: "m", messageCount: 1}
 		for _, msg := range c.reports {
 			if err := all.addMessage(storedMsg{msg: msg}, &jetstream.MsgMetadata{}); err != nil {
 				t.Fatal(err)

@@ -57,7 +57,7 @@ func (n *node) restartIfUnhealthy(ctx context.Context) error {
 func (n *node) checkAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, livenessProbeTimeout)
 	defer cancel()
-	status, _, err := child.Get(ctx, n.healthURL)
+	status, _, err := child.HTTPGet(ctx, n.healthURL)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s says %d", n.healthURL, status)
 	}

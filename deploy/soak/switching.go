@@ -48,7 +48,7 @@ func (i *installation) toggleAndCheckWorkflow(
 		}
 		for n, ingress := range i.ingresses {
 			d := s.ledger.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.runID, number, n), false)
-			a, _ := s.sendAndRecord(ctx, d, i.toggledPath, ingress.url)
+			a, _ := s.sendAndRecord(ctx, d, i.toggledWebhookPath, ingress.url)
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active
 			if disagrees && time.Now().After(unknownUntil) {

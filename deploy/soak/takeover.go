@@ -42,8 +42,8 @@ type TakeoverConfig struct {
 	Out io.Writer `kong:"-"`
 }
 
-// secondSiteHost is the name of the second site's only host.
-const secondSiteHost = "d"
+// secondSiteHostName is the name of the second site's only host.
+const secondSiteHostName = "d"
 
 // RunTakeover kills a site of three hosts under load and lets a second site take over. The second
 // site has a copy of the streams and of the registry, and an empty database. RunTakeover counts the
@@ -61,7 +61,7 @@ func RunTakeover(ctx context.Context, c TakeoverConfig) (err error) {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}
-	names := append(slices.Clone(hostNames), secondSiteHost)
+	names := append(slices.Clone(hostNames), secondSiteHostName)
 	hosts, err := network.New(c.Seed, names...)
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func RunTakeover(ctx context.Context, c TakeoverConfig) (err error) {
 // takeoverRun holds the two sites and the measurements of the takeover.
 type takeoverRun struct {
 	config              *TakeoverConfig
-	hosts               *network.Network
+	network             *network.Network
 	keys                *secrets
 	first, second       *installation
 	ledger              *ledger
-	copyEnd             time.Time // when the first site stored the newest copied message
+	newestCopiedAt      time.Time // when the first site stored the newest copied message
 	killedAt            time.Time // when the first site was lost
 	takenOverAt         time.Time // when the take-over command finished
 	firstAcceptedAt     time.Time // when the second site accepted its first request
@@ -98,13 +98,13 @@ func (c *TakeoverConfig) runIn(
 	for n, a := range all {
 		for _, b := range all[n+1:] {
 			latency := c.Near
-			if b.Name == secondSiteHost {
+			if b.Name == secondSiteHostName {
 				latency = c.Latency
 			}
-			hosts.SetBoth(a, b, network.Condition{Delay: latency})
+			hosts.SetConditionBothWays(a, b, network.Condition{Delay: latency})
 		}
 	}
-	s := &takeoverRun{config: c, hosts: hosts, ledger: newLedger()}
+	s := &takeoverRun{config: c, network: hosts, ledger: newLedger()}
 	if s.keys, err = newSecrets(folder, all); err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (s *takeoverRun) prepareSites(
 			return err
 		}
 	}
-	if err := s.first.prepareSite(first, sharedHostConfig{
-		keys:           s.keys,
+	if err := s.first.prepareSite(first, siteConfig{
+		secrets:        s.keys,
 		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "first-site.conf"),
 		databaseURL:    databases[0].URL(),
 		replicas:       len(first),
@@ -174,8 +174,8 @@ func (s *takeoverRun) prepareSites(
 	}); err != nil {
 		return err
 	}
-	return s.second.prepareSite(second, sharedHostConfig{
-		keys:           s.keys,
+	return s.second.prepareSite(second, siteConfig{
+		secrets:        s.keys,
 		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "second-site.conf"),
 		databaseURL:    databases[1].URL(),
 		replicas:       1,
@@ -220,7 +220,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.second.nodes[0].start(); err != nil {
 		return err
 	}
-	if err := s.second.awaitNodes(ctx, time.Minute); err != nil {
+	if err := s.second.awaitClusterLeader(ctx, time.Minute); err != nil {
 		return err
 	}
 	if err := s.runSecondSiteCommand(ctx, "copy"); err != nil {
@@ -233,7 +233,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	defer stop()
 	senders := newSenders(s.ledger, s.first, strconv.FormatUint(s.config.Seed, 10))
 	for _, e := range s.second.ingresses {
-		senders.urls = append(senders.urls, e.url)
+		senders.ingressURLs = append(senders.ingressURLs, e.url)
 	}
 	load.Go(func() {
 		senders.sendLoad(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
@@ -243,8 +243,8 @@ func (s *takeoverRun) run(ctx context.Context) error {
 		return err
 	}
 	// First cut the second site's connection, so that messages on their way to it are lost as well.
-	all := s.hosts.Hosts()
-	s.hosts.SetIsolated(all[len(all)-1], true)
+	all := s.network.Hosts()
+	s.network.SetIsolated(all[len(all)-1], true)
 	s.killedAt = time.Now()
 	for _, p := range s.first.processes() {
 		p.kill()
@@ -262,7 +262,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.second.awaitSettled(ctx); err != nil {
+	if err := s.second.awaitReadyAndCaughtUp(ctx); err != nil {
 		return err
 	}
 	return s.resendDeliveries(ctx, senders)
@@ -296,7 +296,7 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 		}
 		if msg.Time.Before(s.killedAt) &&
 			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), startCopyMsgIDPrefix) {
-			s.copyEnd = msg.Time
+			s.newestCopiedAt = msg.Time
 			break
 		}
 	}
@@ -331,14 +331,15 @@ func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) er
 	var copied []*delivery
 	for id, start := range all.starts {
 		d := s.ledger.deliveries[start.marker]
-		if d != nil && d.hasID && d.ended.Before(s.killedAt) && slices.Contains(d.executions, id) {
+		if d != nil && d.hasID && d.ended.Before(s.killedAt) &&
+			slices.Contains(d.executionIDs, id) {
 			copied = append(copied, d)
 		}
 	}
 	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
 	for _, d := range copied[:min(len(copied), maxResentDeliveries)] {
-		start := all.starts[d.executions[0]]
-		path, err := s.webhookPathOfExecution(ctx, d.executions[0])
+		start := all.starts[d.executionIDs[0]]
+		path, err := s.webhookPathOfExecution(ctx, d.executionIDs[0])
 		if err != nil {
 			return err
 		}
@@ -347,10 +348,10 @@ func (s *takeoverRun) resendDeliveries(ctx context.Context, senders *senders) er
 			return fmt.Errorf("repeat %s: %w", start.marker, err)
 		}
 		s.repeatCount++
-		if !a.Deduplicated || a.ExecutionID != d.executions[0] {
+		if !a.Deduplicated || a.ExecutionID != d.executionIDs[0] {
 			s.unrecognizedRepeats = append(s.unrecognizedRepeats, fmt.Sprintf(
 				"delivery %s, %s: answered %d as %s, deduplicated %v", d.marker,
-				d.executions[0], a.Status, a.ExecutionID, a.Deduplicated))
+				d.executionIDs[0], a.Status, a.ExecutionID, a.Deduplicated))
 		}
 	}
 	return nil

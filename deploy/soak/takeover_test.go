@@ -19,12 +19,12 @@ func TestCountOfATakeover(t *testing.T) {
 	// of responses that were not marked as deduplicated. All responses named the execution x.
 	told := func(at time.Time, originals int) *delivery {
 		return &delivery{
-			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,
+			marker: "m", hasID: true, ended: at, executionIDs: []string{"x"}, originals: originals,
 		}
 	}
 	here := func(messages int, ended time.Time) streamContents {
 		return streamContents{
-			starts:           map[string]storedStart{"x": {marker: "m", messages: messages}},
+			starts:           map[string]storedStart{"x": {marker: "m", messageCount: messages}},
 			finalStatuses:    map[string]execution.Status{"x": execution.Succeeded},
 			finalStatusTimes: map[string]time.Time{"x": ended},
 		}
@@ -57,7 +57,7 @@ func TestCountOfATakeover(t *testing.T) {
 			"wrong 1",
 		},
 	} {
-		s := &takeoverRun{ledger: newLedger(), killedAt: killed, copyEnd: copied}
+		s := &takeoverRun{ledger: newLedger(), killedAt: killed, newestCopiedAt: copied}
 		s.ledger.deliveries["m"] = c.d
 		got := s.computeTakeoverResult(c.all, c.records, c.runs, c.again)
 		text := ""
@@ -66,13 +66,13 @@ func TestCountOfATakeover(t *testing.T) {
 			count int
 		}{
 			{"lost", len(got.lost)},
-			{"older", len(got.lostBeforeCopyEnd)},
+			{"older", len(got.lostBeforeNewestCopied)},
 			{"doubled", len(got.duplicates)},
 			{"unrecorded", len(got.unrecorded)},
 			{"wrong", len(got.wrongStatus)},
-			{"anew", got.reaccepted},
+			{"anew", got.reacceptedCount},
 			{"twice", len(got.ranAtBoth)},
-			{"forbidden", len(got.ranAgain)},
+			{"forbidden", len(got.ranAfterReportedEnd)},
 		} {
 			if part.count > 0 {
 				text += fmt.Sprintf(" %s %d", part.name, part.count)

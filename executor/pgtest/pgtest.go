@@ -22,11 +22,11 @@ func StartServer(t testing.TB, settings ...string) *Server {
 
 // Create starts a server for a program that is not a test. settings are as for StartServer. Call
 // Server.Remove to stop and delete the server.
-func Create(settings ...string) (*Server, error) { return pgtest.Create(settings...) }
+func Create(settings ...string) (*Server, error) { return pgtest.NewServer(settings...) }
 
 // CreateIn is like Create, but keeps the server's data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
-	return pgtest.CreateIn(parent, settings...)
+	return pgtest.NewServerIn(parent, settings...)
 }
 
 // ReplicatedPair is a primary and a standby. The standby can lag and can be promoted.

@@ -109,13 +109,13 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		if !announced && ctx.Err() == nil && time.Since(begin) >= connectQuietPeriod {
 			announced = true
 			o.Log.WithError(err).Warnf("waiting for NATS at %s, for up to %s (--nats-url)",
-				Redact(o.URL), o.ConnectTimeout)
+				RedactURLs(o.URL), o.ConnectTimeout)
 		}
 		select {
 		case <-ctx.Done():
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
-					"--nats-url right?", Redact(o.URL), o.ConnectTimeout, err)
+					"--nats-url right?", RedactURLs(o.URL), o.ConnectTimeout, err)
 		// Do not use a ticker: a tick may be pending when ctx ends, and select might then start
 		// another attempt.
 		case <-time.After(connectRetryInterval):
@@ -200,14 +200,14 @@ func checkURLs(urls string) error {
 		if err != nil || u.Hostname() == "" {
 			// Leave out err, because it may contain a password.
 			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write "+
-				"nats://host:port, separated by commas", Redact(text))
+				"nats://host:port, separated by commas", RedactURLs(text))
 		}
 	}
 	return nil
 }
 
-// Redact returns a list of NATS URLs without their user names, passwords and tokens.
-func Redact(urls string) string {
+// RedactURLs returns a list of NATS URLs without their user names, passwords and tokens.
+func RedactURLs(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, address := range list {
 		address = strings.TrimSpace(address)

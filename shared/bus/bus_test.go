@@ -26,7 +26,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 		nc, err := bus.Connect(t.Context(), bus.Options{
 			URL:            server.URL() + ",",
 			ConnectTimeout: 20 * time.Second,
-			Log:            logtest.Quiet(),
+			Log:            logtest.Discard(),
 		})
 		if err == nil {
 			nc.Close()
@@ -43,7 +43,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	_, err := bus.Connect(ctx, bus.Options{
 		URL:            "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2",
 		ConnectTimeout: time.Second,
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 	})
 	if err == nil || strings.Contains(err.Error(), "secret") ||
 		!strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
@@ -63,7 +63,7 @@ func (l lines) Write(line []byte) (int, error) {
 func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	server := natstest.Start(t)
 	server.Stop()
-	log, logged, connected := logtest.Quiet(), make(lines, 100), make(chan error, 1)
+	log, logged, connected := logtest.Discard(), make(lines, 100), make(chan error, 1)
 	log.SetOutput(logged)
 	address := strings.TrimPrefix(server.URL(), "nats://")
 	go func() {
@@ -117,7 +117,7 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	_, err = bus.Connect(t.Context(), bus.Options{
 		URL:            "nats://" + listener.Addr().String(),
 		ConnectTimeout: time.Millisecond,
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 	})
 	if err == nil || tries.Load() != 1 {
 		t.Errorf("%d tries: %v", tries.Load(), err)
@@ -134,7 +134,7 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	for _, o := range []bus.Options{
 		{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"},
 	} {
-		o.URL, o.ConnectTimeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
+		o.URL, o.ConnectTimeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Discard()
 		if _, err := bus.Connect(t.Context(), o); err == nil ||
 			!strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
 			t.Errorf("%v", err)
@@ -150,7 +150,7 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 		_, err := bus.Connect(t.Context(), bus.Options{
 			URL:            wrong,
 			ConnectTimeout: time.Hour,
-			Log:            logtest.Quiet(),
+			Log:            logtest.Discard(),
 		})
 		if err == nil || !strings.HasPrefix(err.Error(), "--nats-url: ") ||
 			strings.Contains(err.Error(), "geheim") {
@@ -167,7 +167,7 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:            server.URL(),
 		ConnectTimeout: 20 * time.Second,
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestAServerThatGoesSilentUnderLoad(t *testing.T) {
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:            link.URL(),
 		ConnectTimeout: 20 * time.Second,
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestClosedForGood(t *testing.T) {
 	connect := func() *nats.Conn {
 		nc, err := bus.Connect(t.Context(),
 			bus.Options{
-				URL: server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Quiet(),
+				URL: server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Discard(),
 				OnClosed: func(err error) {
 					closed <- err
 				},
@@ -272,7 +272,7 @@ func TestRedact(t *testing.T) {
 		"nats://a:%zz@h:1":      "h:1",
 		"tls://h:1,nats://h2:2": "tls://h:1,nats://h2:2",
 	} {
-		if got := bus.Redact(urls); got != want {
+		if got := bus.RedactURLs(urls); got != want {
 			t.Errorf("%s: %s, want %s", urls, got, want)
 		}
 	}
@@ -285,7 +285,7 @@ func TestALostHostIsLeft(t *testing.T) {
 	link := server.NewProxy(t)
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL: link.URL() + "," + server.URL(), ConnectTimeout: 20 * time.Second,
-		Log:   logtest.Quiet(),
+		Log:   logtest.Discard(),
 		Extra: []nats.Option{nats.DontRandomize(), nats.IgnoreDiscoveredServers()},
 	})
 	if err != nil {

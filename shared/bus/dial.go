@@ -54,9 +54,9 @@ type conn struct {
 	net.Conn
 	stallTimeout, maxSilence time.Duration
 
-	createdAt time.Time
-	received  atomic.Int64 // when the server last sent something: nanoseconds since createdAt
-	stalled   atomic.Bool  // a write made too little progress, so Write closed the connection
+	createdAt    time.Time
+	lastReceived atomic.Int64 // when the server last sent something: nanoseconds since createdAt
+	stalled      atomic.Bool  // a write made too little progress, so Write closed the connection
 }
 
 func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
@@ -69,7 +69,7 @@ func newConn(raw net.Conn, stallTimeout, maxSilence time.Duration) *conn {
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.received.Store(int64(time.Since(c.createdAt)))
+		c.lastReceived.Store(int64(time.Since(c.createdAt)))
 	}
 	return n, err
 }
@@ -104,7 +104,7 @@ func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 // the server was silent for longer than maxSilence), Close also discards the data that the kernel
 // has not sent yet.
 func (c *conn) Close() error {
-	silence := time.Since(c.createdAt) - time.Duration(c.received.Load())
+	silence := time.Since(c.createdAt) - time.Duration(c.lastReceived.Load())
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && (c.stalled.Load() || silence > c.maxSilence) {
 		_ = tcp.SetLinger(0) // fails only if the connection is closed already
 	}

@@ -5,9 +5,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers two metrics of a component's connection to NATS: whether it is connected, and
-// the number of reconnects.
-func Register(r prometheus.Registerer, component string, nc *nats.Conn) {
+// RegisterMetrics registers two metrics of a component's connection to NATS: whether it is
+// connected, and the number of reconnects.
+func RegisterMetrics(r prometheus.Registerer, component string, nc *nats.Conn) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_" + component + "_nats_connected", Help: "1 while NATS is connected.",

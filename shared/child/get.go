@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// getTimeout is how long a process may take to answer Get.
+// getTimeout is how long a process may take to answer HTTPGet.
 const getTimeout = 10 * time.Second
 
 // getClient uses a new connection for each request. An idle connection might lead to an earlier
 // process that served the same address.
 var getClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Get requests a URL that a process serves, such as its /readyz. It returns the status code of the
-// response, and the body without leading and trailing white space.
-func Get(ctx context.Context, url string) (status int, text string, err error) {
+// HTTPGet requests a URL that a process serves, such as its /readyz. It returns the status code of
+// the response, and the body without leading and trailing white space.
+func HTTPGet(ctx context.Context, url string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

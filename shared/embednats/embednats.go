@@ -108,10 +108,10 @@ type Cluster struct {
 
 // Server is a NATS server that runs in this process.
 type Server struct {
-	options Options // the defaults are filled in; Port is the port in use
-	lock    *flock.Flock
-	url     string
-	stop    sync.Once
+	options      Options // the defaults are filled in; Port is the port in use
+	lock         *flock.Flock
+	url          string
+	shutdownOnce sync.Once
 
 	restartMu sync.Mutex // held by Restart and Shutdown; acquired before mu
 	stopped   bool       // guarded by restartMu
@@ -217,7 +217,7 @@ func withoutPath(err error) error {
 // resets no consumers, because the other nodes have their states.
 func startAndRepair(o Options) (*server.Server, error) {
 	log := newLogger(o)
-	ns, err := runServer(o, log)
+	ns, err := startServer(o, log)
 	damaged := log.unreadableConsumers()
 	if err != nil || len(damaged) == 0 || o.Cluster != nil {
 		return ns, err
@@ -233,10 +233,10 @@ func startAndRepair(o Options) (*server.Server, error) {
 			return nil, err
 		}
 	}
-	return runServer(o, newLogger(o))
+	return startServer(o, newLogger(o))
 }
 
-func runServer(o Options, log *logger) (*server.Server, error) {
+func startServer(o Options, log *logger) (*server.Server, error) {
 	if err := checkPorts(o); err != nil {
 		return nil, err
 	}
@@ -437,7 +437,7 @@ func (s *Server) Restart() error {
 // Shutdown stops the server, waits until everything has been written, and unlocks the folder.
 // Concurrent and later calls wait for the first one.
 func (s *Server) Shutdown() {
-	s.stop.Do(func() {
+	s.shutdownOnce.Do(func() {
 		s.restartMu.Lock()
 		defer s.restartMu.Unlock()
 		s.stopped = true
@@ -455,18 +455,18 @@ type logger struct {
 	hook           func(slog.Level, string)
 	firstFatalLine chan string // capacity 1
 
-	mu      sync.Mutex
-	damaged []damagedConsumer
+	mu         sync.Mutex
+	unreadable []unreadableConsumer
 }
 
 func newLogger(o Options) *logger {
 	return &logger{hook: o.Log, firstFatalLine: make(chan string, 1)}
 }
 
-func (l *logger) unreadableConsumers() []damagedConsumer {
+func (l *logger) unreadableConsumers() []unreadableConsumer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.damaged)
+	return slices.Clone(l.unreadable)
 }
 
 func (l *logger) log(level slog.Level, format string, args []any) {
@@ -487,7 +487,7 @@ func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, for
 func (l *logger) Warnf(format string, args ...any) {
 	if c, ok := parseUnreadableConsumer(args); ok {
 		l.mu.Lock()
-		l.damaged = append(l.damaged, c)
+		l.unreadable = append(l.unreadable, c)
 		l.mu.Unlock()
 	}
 	l.log(slog.LevelWarn, format, args)

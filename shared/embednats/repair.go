@@ -15,15 +15,15 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// damagedConsumer is a consumer whose state the server could not read when it recovered its stream.
-// A power cut can leave behind a file that is empty, truncated or full of zeros. The server then
-// continues without the consumer, and refuses to recreate it.
-type damagedConsumer struct{ account, stream, name string }
+// unreadableConsumer is a consumer whose state the server could not read when it recovered its
+// stream. A power cut can leave behind a file that is empty, truncated or full of zeros. The server
+// then continues without the consumer, and refuses to recreate it.
+type unreadableConsumer struct{ account, stream, name string }
 
 // parseUnreadableConsumer returns the consumer named in a server warning that a consumer's state
 // could not be read. args holds the arguments of the warning. ok is false if the warning is about
 // something else.
-func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
+func parseUnreadableConsumer(args []any) (c unreadableConsumer, ok bool) {
 	if len(args) != 4 {
 		return c, false
 	}
@@ -43,7 +43,7 @@ func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 // stream's last message; otherwise it begins with the stream's first message. The server must not
 // be running. The unreadable file is replaced or removed last, so that the next start repeats a
 // reset that was interrupted.
-func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
+func (o Options) resetConsumer(c unreadableConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
@@ -94,7 +94,7 @@ func encodeAckedState(last uint64) []byte {
 }
 
 // lastStreamSequences returns, for each consumer, the sequence of the last message in its stream.
-func lastStreamSequences(ns *server.Server, consumers []damagedConsumer) ([]uint64, error) {
+func lastStreamSequences(ns *server.Server, consumers []unreadableConsumer) ([]uint64, error) {
 	all := make([]uint64, len(consumers))
 	for i, c := range consumers {
 		account, err := ns.JszAccount(&server.JSzOptions{Account: c.account, Streams: true})

@@ -89,7 +89,7 @@ func Parse(text []byte) (*Filter, error) {
 		if c.test, err = parsePredicate(m.value, 0); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
-		if path := c.place.Pointer(); path != nil {
+		if path := c.place.JSONPointer(); path != nil {
 			c.pointerIndex = len(paths)
 			paths = append(paths, path)
 		}
@@ -107,7 +107,7 @@ func (f *Filter) String() string { return f.text }
 // Headers returns the canonical names of the headers that the conditions refer to.
 func (f *Filter) Headers() (names []string) {
 	for i := range f.conditions {
-		if name := f.conditions[i].place.Header(); name != "" {
+		if name := f.conditions[i].place.HeaderName(); name != "" {
 			names = append(names, name)
 		}
 	}

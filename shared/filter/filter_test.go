@@ -599,7 +599,7 @@ func BenchmarkMatch(b *testing.B) {
 		`{"header:X-GitHub-Event":"pull_request","ptr:/action":["opened","reopened"],"ptr:/pull_request/draft":false,"ptr:/repository/full_name":{"$prefix":"a/"}}`)
 	r := jsonRequest(body)
 	r.Header["X-Github-Event"] = []string{"pull_request"}
-	r.IsJSON = true
+	r.KnownJSON = true
 	b.ReportAllocs()
 	for b.Loop() {
 		if place, ok := f.Match(r); !ok {

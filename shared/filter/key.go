@@ -35,7 +35,7 @@ func ParseOrderKeyPlace(text string) (*OrderKeyPlace, error) {
 		return nil, &Error{Detail: err.Error()}
 	}
 	k := &OrderKeyPlace{text: text, place: place}
-	if path := place.Pointer(); path != nil {
+	if path := place.JSONPointer(); path != nil {
 		k.pointers = newPointerSet([][]string{path})
 	}
 	return k, nil
@@ -46,13 +46,13 @@ func (k *OrderKeyPlace) String() string { return k.text }
 
 // Header returns the canonical name of the header that contains the order key, or "" if another
 // part of a request contains it.
-func (k *OrderKeyPlace) Header() string { return k.place.Header() }
+func (k *OrderKeyPlace) Header() string { return k.place.HeaderName() }
 
-// Value returns the order key of a request: the text of a string, or a number or a boolean as
+// Key returns the order key of a request: the text of a string, or a number or a boolean as
 // written. It returns "" if the request has no key, because there is nothing at the place, or
 // because the value is an empty string, null, an object or an array. A key that is too long or not
 // UTF-8 is replaced by its hash.
-func (k *OrderKeyPlace) Value(r *sender.Request) string {
+func (k *OrderKeyPlace) Key(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {
 		key, _ = k.place.Text(r)

@@ -97,10 +97,10 @@ func (s *scanner) scanNode(n *node) {
 	}
 	switch s.text[s.position] {
 	case '{':
-		s.setKind(n, kindOther, start)
+		s.setContainer(n, kindOther, start)
 		s.readMembers(n)
 	case '[':
-		s.setKind(n, kindOther, start)
+		s.setContainer(n, kindOther, start)
 		s.readElements(n)
 	default:
 		s.setValue(n, s.scanValue())
@@ -118,9 +118,9 @@ func (s *scanner) setValue(n *node, v value) {
 	s.unresolved -= len(n.pointerIndexes)
 }
 
-// setKind records that the pointers that end at n select an object or an array, which begins at
-// start. It stores no contents, because the contents of objects and arrays are never compared.
-func (s *scanner) setKind(n *node, k kind, start int) {
+// setContainer records that the pointers that end at n select an object or an array, which begins
+// at start. It stores no contents, because the contents of objects and arrays are never compared.
+func (s *scanner) setContainer(n *node, k kind, start int) {
 	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }
 

@@ -11,8 +11,8 @@ import (
 // Components holds the components of a process. The zero value is empty and ready to use. Its
 // methods must be called from a single goroutine; only the components themselves run concurrently.
 //
-// Each component that is started with Go or Start gets its own context. The context ends when the
-// one passed to Go or Start ends, or when Stop stops the component.
+// Each component that is started with Go or StartRequired gets its own context. The context ends
+// when the one passed to Go or StartRequired ends, or when Stop stops the component.
 type Components struct {
 	stopFuncs          []func()
 	requiredComponents []*Component
@@ -30,10 +30,10 @@ func (p *Components) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a component that the process cannot do without: when run returns, WaitAndStop stops
-// all other components and then returns as well. run must call ready at most once, as soon as
+// StartRequired runs a component that the process cannot do without: when run returns, WaitAndStop
+// stops all other components and then returns as well. run must call ready at most once, as soon as
 // others can use the component.
-func (p *Components) Start(
+func (p *Components) StartRequired(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Component {
 	ready := make(chan struct{})
@@ -61,9 +61,9 @@ func (p *Components) startInBackground(
 	return s
 }
 
-// WaitAndStop waits until ctx ends or a component that was started with Start returns. Then it
-// stops all components and returns the error of the most recently started one that failed, or nil
-// if none did.
+// WaitAndStop waits until ctx ends or a component that was started with StartRequired returns. Then
+// it stops all components and returns the error of the most recently started one that failed, or
+// nil if none did.
 func (p *Components) WaitAndStop(ctx context.Context) error {
 	ended := make(chan struct{}, len(p.requiredComponents))
 	for _, s := range p.requiredComponents {
@@ -95,8 +95,8 @@ func (p *Components) Stop() {
 	}
 }
 
-// Component is a component that was started with Start. Other components can wait until it is
-// ready.
+// Component is a component that was started with StartRequired. Other components can wait until it
+// is ready.
 type Component struct {
 	ready chan struct{}
 	ended chan struct{}

@@ -22,7 +22,7 @@ func TestPartsStopInReverse(t *testing.T) {
 		<-ctx.Done()
 		order = append(order, "recorder")
 	})
-	parts.Start(t.Context(), func(ctx context.Context, ready func()) error {
+	parts.StartRequired(t.Context(), func(ctx context.Context, ready func()) error {
 		ready()
 		<-ctx.Done()
 		order = append(order, "server")
@@ -41,7 +41,7 @@ func TestReady(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Components
 	defer parts.Stop()
-	well := parts.Start(t.Context(), func(ctx context.Context, ready func()) error {
+	well := parts.StartRequired(t.Context(), func(ctx context.Context, ready func()) error {
 		ready()
 		<-ctx.Done()
 		return nil
@@ -49,11 +49,12 @@ func TestReady(t *testing.T) {
 	if err := well.AwaitReady(t.Context()); err != nil {
 		t.Errorf("a part that is ready: %v", err)
 	}
-	failed := parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
+	failed := parts.StartRequired(t.Context(),
+		func(context.Context, func()) error { return errBroken })
 	if err := failed.AwaitReady(t.Context()); !errors.Is(err, errBroken) {
 		t.Errorf("a part that failed: %v", err)
 	}
-	slow := parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
+	slow := parts.StartRequired(t.Context(), func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -70,11 +71,11 @@ func TestWaitForAPartThatFails(t *testing.T) {
 	var parts lifecycle.Components
 	stopped := false
 	parts.Add(func() { stopped = true })
-	parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
+	parts.StartRequired(t.Context(), func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
 		return nil
 	})
-	parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
+	parts.StartRequired(t.Context(), func(context.Context, func()) error { return errBroken })
 	if err := parts.WaitAndStop(t.Context()); !errors.Is(err, errBroken) || !stopped {
 		t.Errorf("%v; all stopped: %v", err, stopped)
 	}
@@ -85,7 +86,7 @@ func TestWaitForTheEnd(t *testing.T) {
 	var parts lifecycle.Components
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := false
-	parts.Start(ctx, func(ctx context.Context, _ func()) error {
+	parts.StartRequired(ctx, func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
 		ended = true
 		return nil

@@ -27,7 +27,7 @@ type Check struct {
 }
 
 // Watch runs each check once a second, each in a separate goroutine, until stop is called, and
-// reports failures in o.Ready.
+// reports failures in o.Readiness.
 func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -43,7 +43,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 	// Remove the check's failure when the service stops, because the service then reports only that
 	// it is stopping.
-	defer o.Ready.MarkReady(c.Component)
+	defer o.Readiness.MarkReady(c.Component)
 	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true
@@ -59,12 +59,12 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 		}
 		switch entry := log.WithField("part", c.Component); {
 		case err != nil:
-			o.Ready.MarkNotReady(c.Component, err.Error())
+			o.Readiness.MarkNotReady(c.Component, err.Error())
 			if ready {
 				entry.WithError(err).Warn("not ready")
 			}
 		case !ready:
-			o.Ready.MarkReady(c.Component)
+			o.Readiness.MarkReady(c.Component)
 			entry.Info("ready again")
 		}
 		ready = err == nil

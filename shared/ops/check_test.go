@@ -19,7 +19,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	o := ops.New()
 	var lost atomic.Bool
-	stop := o.Watch(t.Context(), logtest.Quiet(),
+	stop := o.Watch(t.Context(), logtest.Discard(),
 		ops.Check{Component: "well", Probe: func(context.Context) error { return nil }},
 		ops.Check{Component: "lost", Probe: func(context.Context) error {
 			if lost.Load() {
@@ -35,7 +35,7 @@ func TestWatch(t *testing.T) {
 		}},
 	)
 	defer stop()
-	if reasons := o.Ready.Reasons(); len(reasons) > 0 {
+	if reasons := o.Readiness.NotReadyReasons(); len(reasons) > 0 {
 		t.Errorf("at the beginning: %q", reasons)
 	}
 	lost.Store(true)
@@ -47,7 +47,7 @@ func TestWatch(t *testing.T) {
 	waitForReasons(t, o, "lost: it is gone",
 		"silent: no answer within 2s (context deadline exceeded)")
 	stop()
-	if reasons := o.Ready.Reasons(); len(reasons) > 0 {
+	if reasons := o.Readiness.NotReadyReasons(); len(reasons) > 0 {
 		t.Errorf("after the end: %q", reasons)
 	}
 }
@@ -58,7 +58,7 @@ func waitForReasons(t *testing.T, o *ops.Ops, want ...string) {
 	defer tick.Stop()
 	timeout := time.After(20 * time.Second)
 	for {
-		got := o.Ready.Reasons()
+		got := o.Readiness.NotReadyReasons()
 		if slices.Equal(got, want) {
 			return
 		}

@@ -50,7 +50,7 @@ func (m Field) value() any {
 	return m.text
 }
 
-func (m Field) append(line []byte) []byte {
+func (m Field) appendValue(line []byte) []byte {
 	switch m.kind {
 	case fieldNumber:
 		if whole := int64(m.number); float64(whole) == m.number {
@@ -98,7 +98,7 @@ func LogEvent(
 	if !isBuffer {
 		panic("the pool holds buffers only")
 	}
-	*buffer = format.append((*buffer)[:0], level, at, message, members)
-	out.add(*buffer, at)
+	*buffer = format.appendLine((*buffer)[:0], level, at, message, members)
+	out.writeBatched(*buffer, at)
 	lineBuffers.Put(buffer)
 }

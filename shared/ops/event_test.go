@@ -80,13 +80,13 @@ func TestLinesWaitForEachOther(t *testing.T) {
 	out := &counted{came: make(chan struct{}, 1)}
 	lines := &batchedLineWriter{out: out}
 	now := time.Now()
-	lines.add([]byte("1\n"), now)
+	lines.writeBatched([]byte("1\n"), now)
 	<-out.came
 	for range 3 {
-		lines.add([]byte("2\n"), now)
+		lines.writeBatched([]byte("2\n"), now)
 	}
 	<-out.came
-	lines.add([]byte("3\n"), now)
+	lines.writeBatched([]byte("3\n"), now)
 	if _, err := lines.Write([]byte("4\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -29,13 +29,13 @@ func (f jsonLineFormatter) Format(e *logrus.Entry) ([]byte, error) {
 	if e.Buffer != nil {
 		line = e.Buffer.AvailableBuffer()
 	}
-	return f.append(line, e.Level, e.Time, e.Message, members), nil
+	return f.appendLine(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append appends a log line to the buffer in the parameter line, and returns the extended buffer.
-// The log line is a JSON object that contains members and the standard fields, sorted by name.
-// append sorts members in place.
-func (f jsonLineFormatter) append(
+// appendLine appends a log line to the buffer in the parameter line, and returns the extended
+// buffer. The log line is a JSON object that contains members and the standard fields, sorted by
+// name. append sorts members in place.
+func (f jsonLineFormatter) appendLine(
 	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {
 	slices.SortFunc(members, func(a, b Field) int {
@@ -47,13 +47,13 @@ func (f jsonLineFormatter) append(
 	line = append(line, '{')
 	for _, name := range standardFields {
 		for len(members) > 0 && members[0].Name < name {
-			line = append(members[0].append(appendName(line, members[0].Name)), ',')
+			line = append(members[0].appendValue(appendName(line, members[0].Name)), ',')
 			members = members[1:]
 		}
 		line = append(f.appendStandardField(appendName(line, name), name, level, at, message), ',')
 	}
 	for _, m := range members {
-		line = append(m.append(appendName(line, m.Name)), ',')
+		line = append(m.appendValue(appendName(line, m.Name)), ',')
 	}
 	line[len(line)-1] = '}'
 	return append(line, '\n')

@@ -27,7 +27,7 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 		writeText(w, http.StatusOK, "ok\n")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := o.Ready.Reasons(); len(reasons) > 0 {
+		if reasons := o.Readiness.NotReadyReasons(); len(reasons) > 0 {
 			writeText(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
 			return
 		}

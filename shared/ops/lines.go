@@ -40,10 +40,10 @@ type batchedLineWriter struct {
 	mu           sync.Mutex
 	waitingLines []byte
 	spare        []byte // an empty buffer to swap with waitingLines; nil during a write
-	dropped      int    // number of lines that were dropped since the last write
+	droppedLines int    // number of lines that were dropped since the last write
 	lastWrite    time.Time
 	timer        *time.Timer // starts a write; nil until the first line is held back
-	timed        bool        // whether timer is running
+	timerRunning bool        // whether timer is running
 	writing      bool        // whether a goroutine has been started to write, and has not ended
 	// writeNow means that the goroutine that runs write must write the waiting lines immediately,
 	// instead of leaving them to the timer.
@@ -62,16 +62,17 @@ func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// add queues a line from LogEvent, and returns before the line is written. If other lines were
-// written less than maxLineDelay ago, it holds the line back, so that it can be written together
-// with later ones.
-func (w *batchedLineWriter) add(line []byte, now time.Time) {
+// writeBatched queues a line from LogEvent, and returns before the line is written. If other lines
+// were written less than maxLineDelay ago, it holds the line back, so that it can be written
+// together with later ones.
+func (w *batchedLineWriter) writeBatched(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.collect(line)
 	switch {
 	case w.writing:
-	case len(w.waitingLines) > maxHeldBackBytes, !w.timed && now.Sub(w.lastWrite) >= maxLineDelay:
+	case len(w.waitingLines) > maxHeldBackBytes,
+		!w.timerRunning && now.Sub(w.lastWrite) >= maxLineDelay:
 		w.startWriting()
 	default:
 		w.startTimer()
@@ -82,7 +83,7 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 // line as dropped instead. The caller must hold mu.
 func (w *batchedLineWriter) collect(line []byte) {
 	if len(w.waitingLines)+len(line) > maxWaitingBytes {
-		w.dropped++
+		w.droppedLines++
 		return
 	}
 	w.waitingLines = append(w.waitingLines, line...)
@@ -94,50 +95,50 @@ func (w *batchedLineWriter) startWriting() {
 	w.writeNow = true
 	if !w.writing {
 		w.writing = true
-		go w.write()
+		go w.writeWaitingLines()
 	}
 }
 
 // startTimer schedules a write of the collected lines after maxLineDelay. The caller must hold mu.
 func (w *batchedLineWriter) startTimer() {
 	switch {
-	case w.timed:
+	case w.timerRunning:
 		return
 	case w.timer == nil:
 		w.timer = time.AfterFunc(maxLineDelay, w.writeHeldBack)
 	default:
 		w.timer.Reset(maxLineDelay)
 	}
-	w.timed = true
+	w.timerRunning = true
 }
 
 // writeHeldBack writes the lines that were held back. The timer calls it.
 func (w *batchedLineWriter) writeHeldBack() {
 	w.mu.Lock()
-	w.timed = false
+	w.timerRunning = false
 	if w.writing {
 		w.mu.Unlock()
 		return
 	}
 	w.writing, w.writeNow = true, true
 	w.mu.Unlock()
-	w.write()
+	w.writeWaitingLines()
 }
 
-// write writes the waiting lines, until none are left or only lines remain that the timer will
-// write.
-func (w *batchedLineWriter) write() {
+// writeWaitingLines writes the waiting lines, until none are left or only lines remain that the
+// timer will write.
+func (w *batchedLineWriter) writeWaitingLines() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.waitingLines) > 0 &&
 		(w.writeNow || w.drained != nil || len(w.waitingLines) > maxHeldBackBytes) {
-		lines, dropped := w.waitingLines, w.dropped
-		w.waitingLines, w.spare, w.dropped, w.writeNow = w.spare, nil, 0, false
+		lines, dropped := w.waitingLines, w.droppedLines
+		w.waitingLines, w.spare, w.droppedLines, w.writeNow = w.spare, nil, 0, false
 		w.mu.Unlock()
-		err := w.writeOut(lines, dropped)
+		err := w.writeLines(lines, dropped)
 		w.mu.Lock()
 		if err != nil {
-			w.dropped += bytes.Count(lines, []byte("\n")) + dropped
+			w.droppedLines += bytes.Count(lines, []byte("\n")) + dropped
 		}
 		w.spare, w.lastWrite = lines[:0], time.Now()
 	}
@@ -151,11 +152,11 @@ func (w *batchedLineWriter) write() {
 	}
 }
 
-// writeOut writes lines. If dropped is not 0, it appends a line that reports how many log lines
+// writeLines writes lines. If dropped is not 0, it appends a line that reports how many log lines
 // were dropped.
-func (w *batchedLineWriter) writeOut(lines []byte, dropped int) error {
+func (w *batchedLineWriter) writeLines(lines []byte, dropped int) error {
 	if dropped > 0 {
-		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.append(lines, logrus.WarnLevel,
+		lines = jsonLineFormatter{filepath.Base(os.Args[0])}.appendLine(lines, logrus.WarnLevel,
 			time.Now(), "log lines were dropped, because the log could not be written",
 			[]Field{Number("dropped_lines", dropped)})
 	}

@@ -39,7 +39,7 @@ func TestALogThatNobodyReadsBlocksNobody(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				lines.add(line, time.Now())
+				lines.writeBatched(line, time.Now())
 			}
 			if i == 0 {
 				synctest.Wait() // wait until the first write blocks
@@ -64,7 +64,7 @@ func TestALogThatNobodyReadsBlocksNobody(t *testing.T) {
 			!strings.Contains(report, `"level":"warning"`) {
 			t.Errorf("%q; %d lines were dropped", report, total-kept)
 		}
-		lines.add([]byte("next\n"), time.Now())
+		lines.writeBatched([]byte("next\n"), time.Now())
 		lines.flush(time.Minute)
 		if !strings.HasSuffix(out.text.String(), "}\nnext\n") {
 			t.Error("the report came twice, or the next line is missing")
@@ -93,11 +93,11 @@ func TestLinesThatFailedAreReported(t *testing.T) {
 		out := &fullDisk{full: true}
 		lines := &batchedLineWriter{out: out}
 		for range 3 {
-			lines.add([]byte("lost\n"), time.Now())
+			lines.writeBatched([]byte("lost\n"), time.Now())
 			lines.flush(time.Minute)
 		}
 		out.full = false
-		lines.add([]byte("next\n"), time.Now())
+		lines.writeBatched([]byte("next\n"), time.Now())
 		lines.flush(time.Minute)
 		if text := out.text.String(); !strings.HasPrefix(text, "next\n{") ||
 			!strings.Contains(text, `"dropped_lines":3,`) {

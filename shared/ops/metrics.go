@@ -26,7 +26,7 @@ func (o *Ops) RegisterReadyGauge(component string) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_" + component + "_ready", Help: "1 while /readyz answers 200.",
 	}, func() float64 {
-		if len(o.Ready.Reasons()) > 0 {
+		if len(o.Readiness.NotReadyReasons()) > 0 {
 			return 0
 		}
 		return 1
@@ -37,9 +37,9 @@ func (o *Ops) RegisterReadyGauge(component string) {
 // scrapers that do not support native histograms.
 var SecondsBuckets = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
-// Histogram returns the options of a histogram that is both native and classic. The native form has
-// a precision of 10 % and a bounded size; the classic form has the given buckets.
-func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
+// HistogramOpts returns the options of a histogram that is both native and classic. The native form
+// has a precision of 10 % and a bounded size; the classic form has the given buckets.
+func HistogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name:                            name,
 		Help:                            help,

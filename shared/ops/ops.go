@@ -51,9 +51,9 @@ func (r *Readiness) MarkReady(component string) {
 	delete(r.reasons, component)
 }
 
-// Reasons returns one line for each component that is not ready, in the form "component: reason",
-// sorted. It returns an empty slice if all components are ready.
-func (r *Readiness) Reasons() []string {
+// NotReadyReasons returns one line for each component that is not ready, in the form "component:
+// reason", sorted. It returns an empty slice if all components are ready.
+func (r *Readiness) NotReadyReasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	reasons := make([]string, 0, len(r.reasons))
@@ -69,26 +69,26 @@ func (r *Readiness) Reasons() []string {
 type Ops struct {
 	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry
-	// Ready holds the components of the process that are not ready.
-	Ready *Readiness
-	// Traces creates spans. nil means that tracing is off, which costs nothing.
-	Traces trace.TracerProvider
+	// Readiness holds the components of the process that are not ready.
+	Readiness *Readiness
+	// TracerProvider creates spans. nil means that tracing is off, which costs nothing.
+	TracerProvider trace.TracerProvider
 }
 
 // New returns an Ops with the metrics of the Go runtime, the process and the build. Every component
 // counts as ready until it is marked as not ready.
 func New() *Ops {
-	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
+	return &Ops{Metrics: newMetrics(), Readiness: &Readiness{}}
 }
 
-// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates a log with
+// Start returns the log and the Ops of a service. If log is nil, it creates a log with
 // the given level.
 //
-// If the caller passes an existing Ops in given, NewLoggerAndOps returns that Ops, "" as bound, and
+// If the caller passes an existing Ops in given, Start returns that Ops, "" as bound, and
 // a stop that does nothing. If given is nil, it creates an Ops, marks the service as not ready, and
 // serves the Ops on addr until stop is called. bound is then the actual address, which differs from
 // addr if the port is 0.
-func NewLoggerAndOps(
+func Start(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
@@ -100,14 +100,14 @@ func NewLoggerAndOps(
 		return given, log, "", func() {}, nil
 	}
 	o = New()
-	o.Ready.MarkNotReady(service, "starting")
-	bound, stop, err = o.Serve(ctx, addr, log)
+	o.Readiness.MarkNotReady(service, "starting")
+	bound, stop, err = o.StartServer(ctx, addr, log)
 	return o, log, bound, stop, err
 }
 
-// Serve serves o on addr until stop is called. bound is the address that it listens on, which
+// StartServer serves o on addr until stop is called. bound is the address that it listens on, which
 // differs from addr if the port is 0.
-func (o *Ops) Serve(
+func (o *Ops) StartServer(
 	ctx context.Context, addr string, log *logrus.Logger,
 ) (bound string, stop func(), err error) {
 	listener, err := Listen(ctx, addr, "--ops-addr")

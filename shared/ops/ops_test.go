@@ -20,7 +20,7 @@ import (
 
 func TestServe(t *testing.T) {
 	o := ops.New()
-	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	addr, stop, err := o.StartServer(t.Context(), "127.0.0.1:0", logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +41,13 @@ func TestServe(t *testing.T) {
 	if status, body := get("/readyz"); status != 200 || body != "ready\n" {
 		t.Errorf("%d %s", status, body)
 	}
-	o.Ready.MarkNotReady("database", "away")
-	o.Ready.MarkNotReady("a", "b")
+	o.Readiness.MarkNotReady("database", "away")
+	o.Readiness.MarkNotReady("a", "b")
 	if status, body := get("/readyz"); status != 503 || body != "a: b\ndatabase: away\n" {
 		t.Errorf("%d %s", status, body)
 	}
-	o.Ready.MarkReady("a")
-	o.Ready.MarkReady("database")
+	o.Readiness.MarkReady("a")
+	o.Readiness.MarkReady("database")
 	if status, _ := get("/readyz"); status != 200 {
 		t.Errorf("%d", status)
 	}
@@ -57,11 +57,11 @@ func TestServe(t *testing.T) {
 	if status, body := get("/metrics"); status != 200 || !strings.Contains(body, "go_goroutines") {
 		t.Errorf("%d %.100s", status, body)
 	}
-	if _, _, err := o.Serve(t.Context(), addr, logtest.Quiet()); err == nil ||
+	if _, _, err := o.StartServer(t.Context(), addr, logtest.Discard()); err == nil ||
 		!strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
 		t.Errorf("a port in use: %v", err)
 	}
-	if _, _, err := o.Serve(t.Context(), "", logtest.Quiet()); err == nil ||
+	if _, _, err := o.StartServer(t.Context(), "", logtest.Discard()); err == nil ||
 		!strings.HasPrefix(err.Error(), "--ops-addr is empty;") {
 		t.Errorf("an empty address, which is every interface: %v", err)
 	}
@@ -70,7 +70,7 @@ func TestServe(t *testing.T) {
 // A web page whose host name resolves to a loopback address (DNS rebinding) can neither read the
 // operations endpoints nor change the log level.
 func TestLoopbackIsAskedByAddress(t *testing.T) {
-	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	addr, stop, err := ops.New().StartServer(t.Context(), "127.0.0.1:0", logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestLogLevel(t *testing.T) {
 	log := logrus.New()
 	var out bytes.Buffer
 	log.SetOutput(&out)
-	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", log)
+	addr, stop, err := ops.New().StartServer(t.Context(), "127.0.0.1:0", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestLogLevel(t *testing.T) {
 
 // The listener serves profiles, but not the command line, because it may contain the admin token.
 func TestProfiles(t *testing.T) {
-	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	addr, stop, err := ops.New().StartServer(t.Context(), "127.0.0.1:0", logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

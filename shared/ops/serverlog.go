@@ -13,12 +13,12 @@ import (
 func NewServerLogger(
 	log logrus.FieldLogger,
 ) *stdlog.Logger {
-	return stdlog.New(serverLog{log}, "", 0)
+	return stdlog.New(serverLogWriter{log}, "", 0)
 }
 
-type serverLog struct{ log logrus.FieldLogger }
+type serverLogWriter struct{ log logrus.FieldLogger }
 
-func (s serverLog) Write(line []byte) (int, error) {
+func (s serverLogWriter) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	entry := s.log.WithField("detail", text)
 	if strings.HasPrefix(text, "http: Accept error") {

@@ -1,10 +1,10 @@
 // Package probe lets an executor find out whether a URL reaches an ingress of its installation. The
-// executor sends a request that starts nothing, with a question in a header. The ingress answers in
-// a header of the usual response.
+// executor sends a request that starts nothing, with a challenge in a header. The ingress responds
+// in a header of the usual response.
 //
-// Each ingress creates a key and sends it to the executors over NATS. Questions and answers are
-// signed with that key. So only an executor can ask, only an ingress of this installation can
-// answer, and others cannot detect the probes.
+// Each ingress creates a key and sends it to the executors over NATS. Challenges and responses are
+// signed with that key. So only an executor can send a challenge, only an ingress of this
+// installation can respond, and others cannot detect the probes.
 package probe
 
 import (
@@ -17,96 +17,98 @@ import (
 	"sync"
 )
 
-// Header is the header that contains the question in a request and the answer in the response.
+// Header is the header that contains the challenge in a request, and the response to it in the
+// ingress's response.
 const Header = "Hookstart-Probe"
 
-// maxKeysPerQuestion is the maximum number of keys, and thus of ingresses, in one question. An
-// installation with more ingresses needs several questions, because the URL may reach any ingress.
-const maxKeysPerQuestion = 50
+// maxKeysPerChallenge is the maximum number of keys, and thus of ingresses, in one challenge. An
+// installation with more ingresses needs several challenges, because the URL may reach any ingress.
+const maxKeysPerChallenge = 50
 
-// NewKey returns a random key, with which one ingress proves that it received a Question.
+// NewKey returns a random key, with which one ingress proves that it received a Challenge.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails, as crypto/rand documents
 	return key
 }
 
-// Question asks whether a request has reached one of the ingresses that hold certain keys. Each
+// Challenge asks whether a request has reached one of the ingresses that hold certain keys. Each
 // ingress answers it only once.
-type Question struct {
+type Challenge struct {
 	nonce string
 	keys  [][]byte
 }
 
-// NewQuestion returns a new question addressed to the ingresses that hold the keys. Keys beyond
-// maxKeysPerQuestion are ignored.
-func NewQuestion(keys [][]byte) Question {
-	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeysPerQuestion)]}
+// NewChallenge returns a new challenge addressed to the ingresses that hold the keys. Keys beyond
+// maxKeysPerChallenge are ignored.
+func NewChallenge(keys [][]byte) Challenge {
+	return Challenge{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeysPerChallenge)]}
 }
 
-// HeaderValue returns the value of the header that contains the question.
-func (q Question) HeaderValue() string {
-	parts := []string{q.nonce}
-	for _, key := range q.keys {
-		parts = append(parts, sign(key, "question", q.nonce))
+// HeaderValue returns the value of the header that contains the challenge.
+func (c Challenge) HeaderValue() string {
+	parts := []string{c.nonce}
+	for _, key := range c.keys {
+		parts = append(parts, sign(key, "question", c.nonce))
 	}
 	return strings.Join(parts, ".")
 }
 
-// IsAnsweredBy reports whether answer is a valid answer to q, signed with one of q's keys.
-func (q Question) IsAnsweredBy(answer string) bool {
-	return slices.ContainsFunc(q.keys, func(key []byte) bool {
-		return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce)))
+// IsValidResponse reports whether a response to the challenge is valid, which means that it is
+// signed with one of the challenge's keys.
+func (c Challenge) IsValidResponse(response string) bool {
+	return slices.ContainsFunc(c.keys, func(key []byte) bool {
+		return hmac.Equal([]byte(response), []byte(sign(key, "answer", c.nonce)))
 	})
 }
 
-// Answerer answers the questions that one ingress receives, and refuses repeated ones. It is safe
-// for concurrent use.
-type Answerer struct {
+// Responder responds to the challenges that one ingress receives, and refuses repeated ones. It is
+// safe for concurrent use.
+type Responder struct {
 	key []byte
 
 	mu         sync.Mutex
-	seenNonces [maxRememberedNonces]string // the nonces of the most recent questions
+	seenNonces [maxRememberedNonces]string // the nonces of the most recent challenges
 	nextIndex  int
 }
 
-// maxRememberedNonces is the number of nonces that are kept to refuse replayed questions.
+// maxRememberedNonces is the number of nonces that are kept to refuse replayed challenges.
 const maxRememberedNonces = 1000
 
-// NewAnswerer returns an Answerer for questions that are signed with the key.
-func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
+// NewResponder returns a Responder for challenges that are signed with the key.
+func NewResponder(key []byte) *Responder { return &Responder{key: key} }
 
-// maxQuestionBytes limits the length of a question in bytes. A question to maxKeysPerQuestion
+// maxChallengeBytes limits the length of a challenge in bytes. A challenge to maxKeysPerChallenge
 // ingresses is shorter.
-const maxQuestionBytes = 2 << 10
+const maxChallengeBytes = 2 << 10
 
-// Answer returns the answer to a question, or "" if the question is malformed, is not signed with
-// this ingress's key, or has been asked before.
-func (a *Answerer) Answer(question string) string {
-	if question == "" || len(question) > maxQuestionBytes {
+// Respond returns the response to a challenge, or "" if the challenge is malformed, is not signed
+// with this ingress's key, or has been received before.
+func (r *Responder) Respond(challenge string) string {
+	if challenge == "" || len(challenge) > maxChallengeBytes {
 		return ""
 	}
-	nonce, signatures, _ := strings.Cut(question, ".")
-	want := []byte(sign(a.key, "question", nonce))
+	nonce, signatures, _ := strings.Cut(challenge, ".")
+	want := []byte(sign(r.key, "question", nonce))
 	asked := false
 	for signature := range strings.SplitSeq(signatures, ".") {
 		asked = asked || hmac.Equal([]byte(signature), want)
 	}
-	if !asked || !a.recordNonceIfNew(nonce) {
+	if !asked || !r.recordNonceIfNew(nonce) {
 		return ""
 	}
-	return sign(a.key, "answer", nonce)
+	return sign(r.key, "answer", nonce)
 }
 
 // recordNonceIfNew reports whether a nonce is new, and records it.
-func (a *Answerer) recordNonceIfNew(nonce string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if slices.Contains(a.seenNonces[:], nonce) {
+func (r *Responder) recordNonceIfNew(nonce string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.seenNonces[:], nonce) {
 		return false
 	}
-	a.seenNonces[a.nextIndex] = nonce
-	a.nextIndex = (a.nextIndex + 1) % maxRememberedNonces
+	r.seenNonces[r.nextIndex] = nonce
+	r.nextIndex = (r.nextIndex + 1) % maxRememberedNonces
 	return true
 }
 

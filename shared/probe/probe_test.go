@@ -10,66 +10,66 @@ import (
 func TestWhoCanAnswer(t *testing.T) {
 	mine, mate, stranger := probe.NewKey(), probe.NewKey(), probe.NewKey()
 	keys := [][]byte{mate, mine}
-	question := probe.NewQuestion(keys)
-	ingress := probe.NewAnswerer(mine)
-	answer := ingress.Answer(question.HeaderValue())
-	if answer == "" || !question.IsAnsweredBy(answer) {
+	question := probe.NewChallenge(keys)
+	ingress := probe.NewResponder(mine)
+	answer := ingress.Respond(question.HeaderValue())
+	if answer == "" || !question.IsValidResponse(answer) {
 		t.Errorf("the answer %q to %q", answer, question.HeaderValue())
 	}
-	if again := ingress.Answer(question.HeaderValue()); again != "" {
+	if again := ingress.Respond(question.HeaderValue()); again != "" {
 		t.Errorf("the same question is answered twice: %q", again)
 	}
-	if answer := probe.NewAnswerer(
+	if answer := probe.NewResponder(
 		mate,
-	).Answer(
+	).Respond(
 		question.HeaderValue(),
-	); !question.IsAnsweredBy(
+	); !question.IsValidResponse(
 		answer,
 	) {
 		t.Error("another ingress of the installation cannot answer")
 	}
-	if answer := probe.NewAnswerer(stranger).Answer(question.HeaderValue()); answer != "" {
+	if answer := probe.NewResponder(stranger).Respond(question.HeaderValue()); answer != "" {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
 	// Invalid answers, including a valid answer to another question, are refused.
-	old := probe.NewQuestion(keys)
+	old := probe.NewChallenge(keys)
 	for _, wrong := range []string{
 		"", question.HeaderValue(), strings.Split(question.HeaderValue(), ".")[2],
-		ingress.Answer(old.HeaderValue()), answer + ".",
+		ingress.Respond(old.HeaderValue()), answer + ".",
 	} {
-		if question.IsAnsweredBy(wrong) {
+		if question.IsValidResponse(wrong) {
 			t.Errorf("%q is taken for an answer", wrong)
 		}
 	}
-	if probe.NewQuestion(nil).IsAnsweredBy("") {
+	if probe.NewChallenge(nil).IsValidResponse("") {
 		t.Error("nobody's answer is taken for one")
 	}
 }
 
-func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
+func TestInvalidChallengesGetNoResponse(t *testing.T) {
 	key := probe.NewKey()
-	ingress := probe.NewAnswerer(key)
-	asked := probe.NewQuestion([][]byte{key}).HeaderValue()
+	ingress := probe.NewResponder(key)
+	asked := probe.NewChallenge([][]byte{key}).HeaderValue()
 	for _, text := range []string{
 		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked,
 		strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
-		probe.NewQuestion([][]byte{probe.NewKey()}).HeaderValue(),
-		probe.NewQuestion(nil).HeaderValue(),
+		probe.NewChallenge([][]byte{probe.NewKey()}).HeaderValue(),
+		probe.NewChallenge(nil).HeaderValue(),
 	} {
-		if answer := ingress.Answer(text); answer != "" {
+		if answer := ingress.Respond(text); answer != "" {
 			t.Errorf("%q is answered %q", text, answer)
 		}
 	}
-	if ingress.Answer(asked) == "" {
+	if ingress.Respond(asked) == "" {
 		t.Error("what was tried before kept it from answering")
 	}
 	many := make([][]byte, 60)
 	for i := range many {
 		many[i] = probe.NewKey()
 	}
-	question := probe.NewQuestion(many)
-	if answer := probe.NewAnswerer(many[0]).
-		Answer(question.HeaderValue()); !question.IsAnsweredBy(answer) {
+	question := probe.NewChallenge(many)
+	if answer := probe.NewResponder(many[0]).
+		Respond(question.HeaderValue()); !question.IsValidResponse(answer) {
 		t.Error("of many ingresses, none can answer")
 	}
 }

@@ -22,18 +22,18 @@ func writeManual(w io.Writer, app *kong.Application, version, exitStatus string)
 	page.writeMacro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
 	fmt.Fprintln(page, ".nh\n.ad l") // no hyphenation, no justified lines
 	page.writeMacro("SH", "NAME")
-	page.writeText(app.Name + " \\- " + escapeRoff(app.Help))
+	page.writeEscapedText(app.Name + " \\- " + escapeRoff(app.Help))
 	page.writeMacro("SH", "SYNOPSIS")
 	page.writeMacro("B", app.Name)
-	page.writeText(escapeRoff(strings.TrimPrefix(app.Summary(), app.Name)))
+	page.writeEscapedText(escapeRoff(strings.TrimPrefix(app.Summary(), app.Name)))
 	if len(app.Children) > 0 {
 		page.writeMacro("SH", "COMMANDS")
 		for _, leaf := range app.Leaves(true) {
 			page.writeMacro("SS", leaf.FullPath())
-			page.writeText(escapeRoff(leaf.Help))
+			page.writeEscapedText(escapeRoff(leaf.Help))
 			page.writePreformatted(leaf.Detail)
 			page.writePositionals(leaf.Positional)
-			for _, flags := range flagsOf(leaf) {
+			for _, flags := range visibleFlagsByCommand(leaf) {
 				page.writeFlags(flags)
 			}
 		}
@@ -41,17 +41,18 @@ func writeManual(w io.Writer, app *kong.Application, version, exitStatus string)
 	page.writeMacro("SH", "OPTIONS")
 	page.writeFlags(visibleFlags(app.Flags))
 	page.writeMacro("SH", "ENVIRONMENT")
-	page.writeText("Each option is also an environment variable, which is named beside it; an " +
-		"option on the command line wins.")
+	page.writeEscapedText("Each option is also an environment variable, which is named beside " +
+		"it; an option on the command line wins.")
 	page.writeMacro("SH", "EXIT STATUS")
-	page.writeText("0 for success, 1 for a failure, 2 for wrong usage.\n" + escapeRoff(exitStatus))
+	page.writeEscapedText("0 for success, 1 for a failure, 2 for wrong usage.\n" +
+		escapeRoff(exitStatus))
 	return page.Flush()
 }
 
-// flagsOf returns the visible flags of a command and of its parent commands. The result has one
-// slice for each command, beginning with the given one. The flags of the program itself are
-// omitted.
-func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
+// visibleFlagsByCommand returns the visible flags of a command and of its parent commands. The
+// result has one slice for each command, beginning with the given one. The flags of the program
+// itself are omitted.
+func visibleFlagsByCommand(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visibleFlags(node.Flags))
 	}
@@ -79,9 +80,9 @@ func (m *manualWriter) writeMacro(name string, args ...string) {
 	fmt.Fprintln(m)
 }
 
-// writeText writes text that is already escaped. It puts \& before a line that begins with . or ',
-// because roff would otherwise read the line as a macro.
-func (m *manualWriter) writeText(text string) {
+// writeEscapedText writes text that is already escaped. It puts \& before a line that begins with .
+// or ', because roff would otherwise read the line as a macro.
+func (m *manualWriter) writeEscapedText(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
@@ -122,7 +123,7 @@ func (m *manualWriter) writeFlags(flags []*kong.Flag) {
 func (m *manualWriter) writeEntry(term, help, variables string) {
 	fmt.Fprintln(m, ".TP")
 	m.writeMacro("B", term)
-	m.writeText(escapeRoff(help))
+	m.writeEscapedText(escapeRoff(help))
 	if variables != "" {
 		fmt.Fprintf(m, "Environment: %s.\n", escapeRoff(variables))
 	}

@@ -63,9 +63,9 @@ func Parse(config any, flags ...string) error {
 	return err
 }
 
-// CheckURL returns an error if value is not a valid public URL. An empty value is valid and means
-// that there is no public URL.
-func CheckURL(flag, value string) error {
+// CheckPublicURL returns an error if value is not a valid public URL. An empty value is valid and
+// means that there is no public URL.
+func CheckPublicURL(flag, value string) error {
 	if value == "" {
 		return nil
 	}

@@ -84,11 +84,11 @@ func (s *DecryptionCounts) CountWorkflowSecrets(keys *seal.Keys, w *Workflow) {
 		}
 		for _, secret := range node.Sender.Secrets {
 			if len(secret.SealedText) > 0 { // otherwise it is a public key
-				try(secret.SealedText, SecretSealPurpose(w.ID, node.NodeID, secret.ID))
+				try(secret.SealedText, SenderSecretSealPurpose(w.ID, node.NodeID, secret.ID))
 			}
 		}
 		for name, box := range node.Sender.SealedSettings {
-			try(box, SettingSealPurpose(w.ID, node.NodeID, name))
+			try(box, SenderSettingSealPurpose(w.ID, node.NodeID, name))
 		}
 	}
 }

@@ -16,7 +16,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := seal.ReadFile(path)
+	keys, err := seal.ReadKeyFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +38,14 @@ func TestSurvey(t *testing.T) {
 		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
-				{ID: "s", SealedText: box(first, registry.SecretSealPurpose("wf", "n", "s"))}, {
+				{ID: "s", SealedText: box(first, registry.SenderSecretSealPurpose("wf", "n",
+					"s"))}, {
 					ID:        "p",
 					PublicKey: "in clear",
 				},
 			},
 			SealedSettings: map[string][]byte{
-				"v": box(second, registry.SettingSealPurpose("wf", "n", "v")),
+				"v": box(second, registry.SenderSettingSealPurpose("wf", "n", "v")),
 			},
 		}}, {NodeID: "plain"}},
 	}

@@ -36,7 +36,7 @@ const (
 )
 
 // monotonicNanos returns the time since monotonicOrigin in nanoseconds, plus 1. The 1 keeps the
-// result from being 0, which in a closedAt field means that the queue or workflow is open.
+// result from being 0, which in a closedAtNanos field means that the queue or workflow is open.
 func monotonicNanos() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
 var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
@@ -48,19 +48,20 @@ var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of t
 type queueGate struct {
 	target              atomic.Uint32 // a StoreTarget
 	targetBeforeClosing atomic.Uint32 // the target before the queue was closed
-	closedAt            atomic.Int64  // monotonicNanos when the queue was closed; 0 means open
+	closedAtNanos       atomic.Int64  // monotonicNanos when the queue was closed; 0 means open
 	hasOwnStream        atomic.Bool   // the queue has its own stream, which may hold messages
 
-	epoch        atomic.Uint32
-	requests     [2]atomic.Int64 // requests between enter and leave, by the epoch's lowest bit
-	epochDrained chan struct{}   // receives a value when no request of an earlier epoch is left
-	drainMu      sync.Mutex      // held while an epoch is being drained
+	epoch           atomic.Uint32
+	runningRequests [2]atomic.Int64 // requests between enter and leave, by the epoch's lowest bit
+	epochDrained    chan struct{}   // receives a value when no request of an earlier epoch is left
+	drainMu         sync.Mutex      // held while an epoch is being drained
 }
 
 func newQueueGate() *queueGate { return &queueGate{epochDrained: make(chan struct{}, 1)} }
 
-// setTarget sets the target according to the queue's record. It reports whether the target changed.
-func (q *queueGate) setTarget(record *Queue) (changed bool) {
+// applyQueue sets the target according to the queue's record. It reports whether the target
+// changed.
+func (q *queueGate) applyQueue(record *Queue) (changed bool) {
 	q.hasOwnStream.Store(record.Stream != nil)
 	target := record.StoreTarget()
 	was := StoreTarget(q.target.Load())
@@ -73,9 +74,9 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 			before = StoreTargetOwn
 		}
 		q.targetBeforeClosing.Store(uint32(before))
-		q.closedAt.Store(monotonicNanos())
+		q.closedAtNanos.Store(monotonicNanos())
 	} else {
-		q.closedAt.Store(0)
+		q.closedAtNanos.Store(0)
 	}
 	q.target.Store(uint32(target))
 	return true
@@ -85,26 +86,26 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 // gateReopenTimeout ago, it counts as open again, and currentTarget returns targetBeforeClosing.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
-	if target == StoreTargetClosed && hasReopened(q.closedAt.Load()) {
+	if target == StoreTargetClosed && hasReopened(q.closedAtNanos.Load()) {
 		return StoreTarget(q.targetBeforeClosing.Load())
 	}
 	return target
 }
 
 // hasReopened reports whether a queue or workflow counts as open again because it was closed more
-// than gateReopenTimeout ago. closedAt is the result of monotonicNanos when it was closed; 0 means
-// that it is not closed, and hasReopened then returns false.
+// than gateReopenTimeout ago. closedAtNanos is the result of monotonicNanos when it was closed; 0
+// means that it is not closed, and hasReopened then returns false.
 func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNanos()-closedAt > int64(gateReopenTimeout)
 }
 
 // enter counts a request as running. Call it before the request reads the target, and call leave
-// with the returned epoch when the request has finished. The epoch lets awaitIdle tell earlier
+// with the returned epoch when the request has finished. The epoch lets drain tell earlier
 // requests from later ones.
 func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
-		q.requests[epoch&1].Add(1)
+		q.runningRequests[epoch&1].Add(1)
 		if q.epoch.Load() == epoch {
 			return epoch
 		}
@@ -113,7 +114,7 @@ func (q *queueGate) enter() (epoch uint32) {
 }
 
 func (q *queueGate) leave(epoch uint32) {
-	if q.requests[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
+	if q.runningRequests[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
 		select {
 		case q.epochDrained <- struct{}{}:
 		default:
@@ -122,11 +123,13 @@ func (q *queueGate) leave(epoch uint32) {
 }
 
 // isIdle reports whether every request that has called enter has also called leave.
-func (q *queueGate) isIdle() bool { return q.requests[0].Load() == 0 && q.requests[1].Load() == 0 }
+func (q *queueGate) isIdle() bool {
+	return q.runningRequests[0].Load() == 0 && q.runningRequests[1].Load() == 0
+}
 
-// awaitIdle waits until all requests counted so far have finished. It starts a new epoch for later
+// drain waits until all requests counted so far have finished. It starts a new epoch for later
 // requests, so it does not wait for them.
-func (q *queueGate) awaitIdle() {
+func (q *queueGate) drain() {
 	q.drainMu.Lock()
 	defer q.drainMu.Unlock()
 	select {
@@ -134,7 +137,7 @@ func (q *queueGate) awaitIdle() {
 	default:
 	}
 	epoch := q.epoch.Add(1) - 1
-	for q.requests[epoch&1].Load() > 0 {
+	for q.runningRequests[epoch&1].Load() > 0 {
 		<-q.epochDrained
 	}
 }
@@ -142,10 +145,10 @@ func (q *queueGate) awaitIdle() {
 // workflowGate determines where the start messages of one workflow are stored.
 type workflowGate struct {
 	queue *queueGate
-	// closedAt is the result of monotonicNanos when the workflow was closed; 0 means that it is
-	// open. closedAtSuperseded means that this gate is no longer in use: the workflow has a later
-	// record, the workflow was deleted, or the registry was reloaded.
-	closedAt atomic.Int64
+	// closedAtNanos is the result of monotonicNanos when the workflow was closed; 0 means that it
+	// is open. closedAtSuperseded means that this gate is no longer in use: the workflow has a
+	// later record, the workflow was deleted, or the registry was reloaded.
+	closedAtNanos atomic.Int64
 }
 
 const closedAtSuperseded = -1
@@ -153,7 +156,7 @@ const closedAtSuperseded = -1
 func (g *workflowGate) init(queue *queueGate, closed bool) {
 	g.queue = queue
 	if closed {
-		g.closedAt.Store(monotonicNanos())
+		g.closedAtNanos.Store(monotonicNanos())
 	}
 }
 
@@ -162,13 +165,13 @@ func (g *workflowGate) init(queue *queueGate, closed bool) {
 // even if differs is false: a request that holds an old record checks only the gate of that record,
 // so it would otherwise miss a later change of the queue or a later closing.
 func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
-	wasClosed := g.closedAt.Swap(closedAtSuperseded) != 0
-	return g.queue != next.queue || wasClosed != (next.closedAt.Load() != 0)
+	wasClosed := g.closedAtNanos.Swap(closedAtSuperseded) != 0
+	return g.queue != next.queue || wasClosed != (next.closedAtNanos.Load() != 0)
 }
 
 // supersede marks g as superseded although there is no next record. Call it when the workflow was
 // deleted (it may be created again later) and when the registry was reloaded.
-func (g *workflowGate) supersede() { g.closedAt.Store(closedAtSuperseded) }
+func (g *workflowGate) supersede() { g.closedAtNanos.Store(closedAtSuperseded) }
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
@@ -192,7 +195,7 @@ func (w *CompiledWorkflow) AcquirePermit() StorePermit {
 		return StorePermit{}
 	}
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwnStream: q.hasOwnStream.Load()}
-	switch closed := w.gate.closedAt.Load(); {
+	switch closed := w.gate.closedAtNanos.Load(); {
 	case closed == closedAtSuperseded:
 		p.Target, p.Superseded = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
@@ -252,9 +255,9 @@ func (s *Snapshot) QueuesStoringInOwnStreams() (queues []string) {
 // change the slice.
 func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().ownStreams.Load() }
 
-// noteOwnStream adds the queue to the list that QueuesWithOwnStreams returns, or removes it if
+// setHasOwnStream adds the queue to the list that QueuesWithOwnStreams returns, or removes it if
 // hasOwnStream is false.
-func (t *tables) noteOwnStream(queue string, hasOwnStream bool) {
+func (t *tables) setHasOwnStream(queue string, hasOwnStream bool) {
 	queues := *t.ownStreams.Load()
 	if slices.Contains(queues, queue) == hasOwnStream {
 		return
@@ -275,9 +278,9 @@ type pendingRevisions struct {
 	queueDrained       chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackUntilIdle records that a revision is not in force until all requests that are now storing
+// trackUntilDrained records that a revision is not in force until all requests that are now storing
 // messages for q have finished. It returns immediately; a goroutine waits for the requests.
-func (d *pendingRevisions) trackUntilIdle(q *queueGate, revision uint64) {
+func (d *pendingRevisions) trackUntilDrained(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
 	}
@@ -288,7 +291,7 @@ func (d *pendingRevisions) trackUntilIdle(q *queueGate, revision uint64) {
 	d.drainingByRevision[revision]++
 	d.mu.Unlock()
 	go func() {
-		q.awaitIdle()
+		q.drain()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.drainingByRevision[revision]--; d.drainingByRevision[revision] == 0 {

@@ -177,13 +177,13 @@ func (t HashedToken) Expiry() time.Time {
 }
 
 // Sender configures how a trigger node verifies its requests. It is the stored form, with encrypted
-// secrets; OpenSender decrypts it into the sender.Config with which package sender verifies.
+// secrets; DecryptSender decrypts it into the sender.Config with which package sender verifies.
 type Sender struct {
 	Preset string `audit:"preset"` // the ID of a preset in package sender's built-in table
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings holds the settings that are not secret, keyed by the preset's setting names.
-	// SealedSettings holds the secret settings, each encrypted for SettingSealPurpose.
+	// SealedSettings holds the secret settings, each encrypted for SenderSettingSealPurpose.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
@@ -212,8 +212,8 @@ func (w *Workflow) SealedValues() (boxes [][]byte) {
 // SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
 	ID string // identifies the secret where its text must not appear
-	// SealedText is the secret's text, encrypted for SecretSealPurpose. Empty means that PublicKey
-	// is set instead.
+	// SealedText is the secret's text, encrypted for SenderSecretSealPurpose. Empty means that
+	// PublicKey is set instead.
 	SealedText []byte
 	PublicKey  string // the text of a public key; "" means that SealedText is set
 	Last4      string // the last characters of the text, for display; "" if the text is short

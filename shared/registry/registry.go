@@ -57,9 +57,9 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the name of the message header that holds the audit entry of a stored record: who
+// AuditHeader is the name of the message header that holds the audit entry of a stored record: who
 // made the change, and what it changed. See package edit.
-const HeaderAudit = "Hookstart-Audit"
+const AuditHeader = "Hookstart-Audit"
 
 // Change is one revision of the registry: it holds the new record, or the ID of a deleted record.
 // Exactly one of the fields below StoredAt is set.

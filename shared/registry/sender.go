@@ -18,16 +18,16 @@ func TriggerSecretsSealPurpose(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
-// SecretSealPurpose returns the purpose to pass to package seal to encrypt or decrypt a secret in a
-// node's sender record. It contains the IDs, so an encrypted secret cannot be copied to another
-// node or stored under the ID of another secret.
-func SecretSealPurpose(workflowID, nodeID, secretID string) string {
+// SenderSecretSealPurpose returns the purpose to pass to package seal to encrypt or decrypt a
+// secret in a node's sender record. It contains the IDs, so an encrypted secret cannot be copied to
+// another node or stored under the ID of another secret.
+func SenderSecretSealPurpose(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }
 
-// SettingSealPurpose returns the purpose for which a secret setting in a node's sender record is
-// encrypted.
-func SettingSealPurpose(workflowID, nodeID, name string) string {
+// SenderSettingSealPurpose returns the purpose for which a secret setting in a node's sender record
+// is encrypted.
+func SenderSettingSealPurpose(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
@@ -37,10 +37,12 @@ func CapturedSecretSealPurpose(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
-// OpenSender decrypts the sender record of a node. The returned config holds the secrets in plain
-// text; it is the zero Config if record is nil. Errors name the node, and wrap the errors of
+// DecryptSender decrypts the sender record of a node. The returned config holds the secrets in
+// plain text; it is the zero Config if record is nil. Errors name the node, and wrap the errors of
 // seal.Keys.Open.
-func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
+func DecryptSender(
+	keys *seal.Keys, workflowID, nodeID string, record *Sender,
+) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil
 	}
@@ -54,7 +56,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 		return string(text), err
 	}
 	for name, box := range record.SealedSettings {
-		text, err := open(box, SettingSealPurpose(workflowID, nodeID, name))
+		text, err := open(box, SenderSettingSealPurpose(workflowID, nodeID, name))
 		if err != nil {
 			return config, err
 		}
@@ -66,7 +68,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	for _, s := range record.Secrets {
 		secret := sender.Secret{ID: s.ID, Text: s.PublicKey, ExpiresAt: s.ExpiresAt}
 		if len(s.SealedText) > 0 {
-			text, err := open(s.SealedText, SecretSealPurpose(workflowID, nodeID, s.ID))
+			text, err := open(s.SealedText, SenderSecretSealPurpose(workflowID, nodeID, s.ID))
 			if err != nil {
 				return config, err
 			}
@@ -82,7 +84,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 func compileSender(
 	keys *seal.Keys, workflowID, nodeID string, record *Sender,
 ) (*sender.Sender, error) {
-	config, err := OpenSender(keys, workflowID, nodeID, record)
+	config, err := DecryptSender(keys, workflowID, nodeID, record)
 	if err != nil {
 		return nil, err
 	}

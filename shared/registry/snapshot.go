@@ -19,7 +19,7 @@ type CompiledWorkflow struct {
 	AccountID   string
 	Queue       string
 	Active      bool      // as recorded, regardless of the plan
-	activeIndex uint32    // index in accountWriterState.active; for the writer only
+	activeIndex uint32    // index in accountState.active; for the writer only
 	Transition  int64     // orders the active workflows of an account: see Workflow.Transition
 	RateLimit   RateLimit // zero means the plan's rate limit
 	Nodes       []TriggerNode
@@ -84,25 +84,25 @@ func (v WorkflowView) RateLimit() RateLimit {
 type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limitsActiveCount reports whether the plan limits the number of active workflows. If it does,
+	// hasActiveLimit reports whether the plan limits the number of active workflows. If it does,
 	// lastAllowed is the last workflow that the plan allows to be active, in the order of
 	// activation, or nil if the plan allows none.
-	limitsActiveCount bool
-	lastAllowed       *CompiledWorkflow
+	hasActiveLimit bool
+	lastAllowed    *CompiledWorkflow
 }
 
 func (a *accountView) key() string { return a.id }
 
-// allows reports whether the plan allows w to be active. If the plan limits the number of active
-// workflows, allows returns false for an inactive workflow.
-func (a *accountView) allows(w *CompiledWorkflow) bool {
-	return !a.limitsActiveCount ||
+// allowsActive reports whether the plan allows w to be active. If the plan limits the number of
+// active workflows, allows returns false for an inactive workflow.
+func (a *accountView) allowsActive(w *CompiledWorkflow) bool {
+	return !a.hasActiveLimit ||
 		a.lastAllowed != nil && w.Active && w.compareActivation(a.lastAllowed) <= 0
 }
 
-// accountWriterState is the state of an account from which the writers of the snapshot compute the
+// accountState is the state of an account from which the writers of the snapshot compute the
 // account's accountView. Lookup reads only the accountView.
-type accountWriterState struct {
+type accountState struct {
 	id        string
 	hasRecord bool                // if false, only workflows refer to the account
 	planID    string              // the ID of the account's plan
@@ -133,11 +133,11 @@ type tables struct {
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
 	loading         bool
 	plans           Plans
-	accountStates   map[string]*accountWriterState // by account ID
-	internedStrings map[string]string              // strings that many records share: see intern
-	// unusableSenders holds, by workflow ID, why a sender of the workflow is unusable (see
+	accountStates   map[string]*accountState // by account ID
+	internedStrings map[string]string        // strings that many records share: see intern
+	// senderErrors holds, by workflow ID, why a sender of the workflow is unusable (see
 	// TriggerNode.UnusableReason).
-	unusableSenders map[string]error
+	senderErrors map[string]error
 	// decryptedWorkflows holds the IDs of the workflows that have encrypted sender secrets, all of
 	// which could be decrypted.
 	decryptedWorkflows map[string]struct{}
@@ -160,9 +160,9 @@ func NewSnapshot(keys *seal.Keys) *Snapshot {
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:            true,
-		accountStates:      map[string]*accountWriterState{},
+		accountStates:      map[string]*accountState{},
 		internedStrings:    map[string]string{},
-		unusableSenders:    map[string]error{},
+		senderErrors:       map[string]error{},
 		decryptedWorkflows: map[string]struct{}{},
 		queueGates:         map[string]*queueGate{},
 		keys:               keys,
@@ -192,9 +192,9 @@ func (s *Snapshot) AccountCount() int { return s.current.Load().accounts.len() }
 // WorkflowCount returns the number of workflows, or 0 before the registry is loaded.
 func (s *Snapshot) WorkflowCount() int { return s.current.Load().workflows.len() }
 
-// OtherActiveCount returns the number of the account's active workflows, not counting the given
-// one.
-func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
+// OtherActiveWorkflowCount returns the number of the account's active workflows, not counting the
+// given one.
+func (s *Snapshot) OtherActiveWorkflowCount(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.current.Load()
@@ -209,12 +209,12 @@ func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
 	return count
 }
 
-// UnusableSenders returns the number of workflows with an unusable sender, and the reason for one
-// of them, or nil if there is none.
-func (s *Snapshot) UnusableSenders() (count int, why error) {
+// UnusableSenderCount returns the number of workflows with an unusable sender, and the reason for
+// one of them, or nil if there is none.
+func (s *Snapshot) UnusableSenderCount() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unusable := s.current.Load().unusableSenders
+	unusable := s.current.Load().senderErrors
 	for _, why = range unusable {
 		break
 	}
@@ -227,7 +227,7 @@ func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current.Load()
-	for _, why := range now.unusableSenders {
+	for _, why := range now.senderErrors {
 		found.CountResult(why)
 	}
 	found.Decryptable = len(now.decryptedWorkflows)
@@ -239,7 +239,7 @@ func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.writeTarget.apply(c) {
-		s.pendingRevisions.trackUntilIdle(q, c.Revision)
+		s.pendingRevisions.trackUntilDrained(q, c.Revision)
 	}
 }
 
@@ -266,7 +266,7 @@ func (s *Snapshot) FinishLoad() {
 	// Requests that looked up their workflow in the previous tables may still be storing messages.
 	// Until they have finished, revision 1 counts as pending, so no revision is in force.
 	for _, q := range before.queueGates {
-		s.pendingRevisions.trackUntilIdle(q, 1)
+		s.pendingRevisions.trackUntilDrained(q, 1)
 	}
 }
 
@@ -299,7 +299,7 @@ func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 func (t *tables) newView(w *CompiledWorkflow) WorkflowView {
 	view := WorkflowView{Workflow: w}
 	if a, ok := t.accounts.get(w.AccountID); ok {
-		view.Plan, view.WithinPlan = a.plan, a.allows(w)
+		view.Plan, view.WithinPlan = a.plan, a.allowsActive(w)
 	}
 	return view
 }
@@ -324,14 +324,14 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 		return t.setWorkflow(t.compileWorkflow(c.Workflow))
 	case c.Queue != nil:
 		q := t.ensureQueueGate(c.Queue.Name)
-		t.noteOwnStream(c.Queue.Name, c.Queue.Stream != nil)
-		if q.setTarget(c.Queue) {
+		t.setHasOwnStream(c.Queue.Name, c.Queue.Stream != nil)
+		if q.applyQueue(c.Queue) {
 			return []*queueGate{q}
 		}
 	case c.DeletedWorkflow != "":
 		if before, existed := t.workflows.getAsWriter(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
-			delete(t.unusableSenders, c.DeletedWorkflow)
+			delete(t.senderErrors, c.DeletedWorkflow)
 			delete(t.decryptedWorkflows, c.DeletedWorkflow)
 			t.removeFromActive(before)
 			before.gate.supersede()
@@ -394,10 +394,10 @@ func (t *tables) removeFromActive(w *CompiledWorkflow) {
 }
 
 // ensureAccountState returns the state of an account, and creates it if there is none.
-func (t *tables) ensureAccountState(accountID string) *accountWriterState {
+func (t *tables) ensureAccountState(accountID string) *accountState {
 	o := t.accountStates[accountID]
 	if o == nil {
-		o = &accountWriterState{id: accountID}
+		o = &accountState{id: accountID}
 		t.accountStates[accountID] = o
 	}
 	return o
@@ -426,7 +426,7 @@ func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	}
 	a := &accountView{id: o.id, plan: t.plans.Find(o.planID)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
-		a.limitsActiveCount = true
+		a.hasActiveLimit = true
 		if allowed := min(len(o.active), int(a.plan.MaxActive)); allowed > 0 {
 			byActivation := slices.SortedFunc(slices.Values(o.active),
 				(*CompiledWorkflow).compareActivation)
@@ -456,7 +456,7 @@ func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 	if o := t.accountStates[w.AccountID]; o != nil {
 		w.AccountID = o.id
 	}
-	delete(t.unusableSenders, w.ID)
+	delete(t.senderErrors, w.ID)
 	delete(t.decryptedWorkflows, w.ID)
 	if len(r.SealedValues()) > 0 {
 		t.decryptedWorkflows[w.ID] = struct{}{}
@@ -472,7 +472,7 @@ func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 			// The sender is compiled once per revision, not once per request.
 			if node.Sender, node.UnusableReason = compileSender(t.keys, w.ID, node.ID,
 				trigger.Sender); node.UnusableReason != nil {
-				t.unusableSenders[w.ID] = node.UnusableReason
+				t.senderErrors[w.ID] = node.UnusableReason
 				delete(t.decryptedWorkflows, w.ID)
 			}
 		}

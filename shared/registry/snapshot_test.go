@@ -36,7 +36,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 			}
 		})
 	}
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +68,11 @@ func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := seal.ReadFile(path)
+	keys, err := seal.ReadKeyFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := keys.Seal([]byte("secret"), registry.SecretSealPurpose("wf", "node", "1"))
+	sealed, err := keys.Seal([]byte("secret"), registry.SenderSecretSealPurpose("wf", "node", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestStoredOrderKeyInASecretHeader(t *testing.T) {
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
 	s := registry.NewSnapshot(nil)
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 						"plan: %v, want %v", w.ID, i, plan, found, view.WithinPlan, want)
 				}
 			}
-			if n := s.OtherActiveCount(accountID, list[0].ID); n != int64(len(list)-1) {
+			if n := s.OtherActiveWorkflowCount(accountID, list[0].ID); n != int64(len(list)-1) {
 				t.Fatalf("%d besides one of %d", n, len(list))
 			}
 		}

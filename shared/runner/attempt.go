@@ -32,7 +32,7 @@ const reportOverheadBytes = 16 << 10
 // runs in a separate goroutine. The caller must have taken a concurrency slot. The slot is freed
 // when the handler has returned or has been abandoned. o is the lease of a message with an order
 // key, and nil for all other messages.
-func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
+func (r *runner) beginAttempt(msg jetstream.Msg, o *laneMessageState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -41,7 +41,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
 		r.observeAndLogAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
-		r.markDone(&message{lease: o})
+		r.markDone(&message{laneState: o})
 		return
 	}
 	m := &message{
@@ -52,7 +52,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
 		start:         event.Start,
 		attempt:       int(min(meta.NumDelivered, 1<<30)),
 		receivedAt:    began,
-		lease:         o,
+		laneState:     o,
 	}
 	if !r.inFlight.add(m) {
 		r.freeSlot()
@@ -64,7 +64,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
 		return
 	}
 	if m.attempt > r.Attempts {
-		go r.reportExhausted(m)
+		go r.reportAttemptsExhausted(m)
 		return
 	}
 	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
@@ -73,9 +73,9 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneLease) {
 // freeSlot frees a concurrency slot.
 func (r *runner) freeSlot() { r.freeSlots <- struct{}{} }
 
-// reportExhausted reports an execution as failed because no runner has finished it within the
-// allowed number of attempts.
-func (r *runner) reportExhausted(m *message) {
+// reportAttemptsExhausted reports an execution as failed because no runner has finished it within
+// the allowed number of attempts.
+func (r *runner) reportAttemptsExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
@@ -92,7 +92,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	switch {
 	case err != nil: // the runner is stopping, or could not take the lease
 		if r.handlersCtx.Err() == nil {
-			r.logLaneFailure(ctx, m.lease.lane, err)
+			r.logLaneFailure(ctx, m.laneState.lane, err)
 		}
 		r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
@@ -104,7 +104,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		r.markDone(m)
 	case m.attempt > r.Attempts:
 		r.endSpan(ctx, failureOutcome(errHandlerNotCalled))
-		r.reportExhausted(m)
+		r.reportAttemptsExhausted(m)
 		return
 	case canceled:
 		r.reportCanceled(ctx, m)
@@ -132,7 +132,7 @@ func (r *runner) claimOrdered(ctx context.Context, m *message) (
 		if held, err = r.inFlight.takeLease(ctx, m); err != nil || !held {
 			return held, false, false, err
 		}
-		if ended, err = r.hasEnded(ctx, m); err != nil || ended {
+		if ended, err = r.hasEndedInGroup(ctx, m); err != nil || ended {
 			return held, ended, false, err
 		}
 		canceled, err = r.cancellations.isCanceled(ctx, m.start.ID)
@@ -173,8 +173,9 @@ func (r *runner) runHandler(ctx context.Context, m *message) {
 	}
 }
 
-// finishTimedOut finishes an attempt whose handler was abandoned because it did not return in time.
-func (r *runner) finishTimedOut(ctx context.Context, m *message) {
+// finishAbandonedAttempt finishes an attempt whose handler was abandoned because it did not return
+// in time.
+func (r *runner) finishAbandonedAttempt(ctx context.Context, m *message) {
 	err := fmt.Errorf("the handler did not return within %s", r.Timeout)
 	if r.handlersCtx.Err() != nil {
 		err = errors.New("the handler did not return before the runner stopped")
@@ -235,7 +236,7 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 // outcome of the attempt. It acknowledges the message once the stream has confirmed the report;
 // without a confirmation, the execution runs again.
 func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
-	p.Error = o.reason
+	p.Error = o.errText
 	p.Attempt = m.attempt
 	p.At = time.Now()
 	report, err := r.progressMessage(m, p)
@@ -341,7 +342,7 @@ func (r *runner) observeAndLogAttempt(
 				slog.String("execution_id", start.ID), slog.String("workflow_id", start.WorkflowID))
 		}
 		if o.err != nil {
-			attrs = append(attrs, slog.String("error", o.reason))
+			attrs = append(attrs, slog.String("error", o.errText))
 		}
 		return attrs
 	})

@@ -39,7 +39,7 @@ func (r *runner) consumeLanesAndOwnStream(
 	leave := func() {} // stops consuming from the queue's own stream
 	begun := 0         // number of lanes that are already being consumed
 	for {
-		settings, known := r.readSettings(ctx, js)
+		settings, known := r.readQueueSettings(ctx, js)
 		if known {
 			r.queuePhase.Store(int32(settings.Stream.Phase))
 		}
@@ -63,13 +63,13 @@ func (r *runner) consumeLanesAndOwnStream(
 	}
 }
 
-// readSettings reads the queue's record. known is false if the record could not be read.
+// readQueueSettings reads the queue's record. known is false if the record could not be read.
 //
 // If no server responds to the request, the runner's separate NATS account may lack the permission
-// to read the record. readSettings then determines only s.Lanes, by counting the lane consumers
-// that the executor has created for the group. It nevertheless requests the record again on the
-// next call, because a cluster that is starting does not respond either.
-func (r *runner) readSettings(
+// to read the record. readQueueSettings then determines only s.Lanes, by counting the lane
+// consumers that the executor has created for the group. It nevertheless requests the record again
+// on the next call, because a cluster that is starting does not respond either.
+func (r *runner) readQueueSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
@@ -77,13 +77,13 @@ func (r *runner) readSettings(
 	s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 	if !errors.Is(err, nats.ErrNoResponders) { // which may mean a missing permission
 		if err == nil {
-			r.hasReadSettings.Store(true)
+			r.hasReadQueueSettings.Store(true)
 		}
 		return s, err == nil
 	}
 	for ; ; s.Lanes++ {
 		if _, err := js.Consumer(ctx, stream.ExecutionsName,
-			r.group().LaneConsumer(s.Lanes)); err != nil {
+			r.group().LaneConsumerName(s.Lanes)); err != nil {
 			return s, false
 		}
 	}
@@ -97,7 +97,7 @@ func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,
 ) (leave func()) {
-	consumer, err := r.ensureOwnConsumer(ctx, js, main)
+	consumer, err := r.ensureOwnStreamConsumer(ctx, js, main)
 	if err == nil {
 		err = r.inFlight.openOwnStreamPublisher(r.Queue)
 	}
@@ -121,10 +121,10 @@ func (r *runner) consumeOwnStream(
 	return leave
 }
 
-// ensureOwnConsumer returns the group's consumer in the queue's own stream, and creates it if it
-// does not exist. A runner in a separate NATS account may not create it; there, the executor does
-// so. main is the group's consumer in the shared stream.
-func (r *runner) ensureOwnConsumer(
+// ensureOwnStreamConsumer returns the group's consumer in the queue's own stream, and creates it if
+// it does not exist. A runner in a separate NATS account may not create it; there, the executor
+// does so. main is the group's consumer in the shared stream.
+func (r *runner) ensureOwnStreamConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)

@@ -22,8 +22,8 @@ const lanePullTimeout = time.Second
 // and drop such a message. No member would then get the message until AckWait has passed, and the
 // lost delivery would count as an attempt.
 type lanePull struct {
-	consumer string
-	sub      *nats.Subscription // receives one response
+	consumerName string
+	sub          *nats.Subscription // receives one response
 }
 
 // errNoResponse means that the server has not responded to a lanePull yet.
@@ -67,7 +67,7 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 		return msg, err
 	}
 	if err := p.sub.Drain(); err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
+		return nil, fmt.Errorf("consumer %s: %w", p.consumerName, err)
 	}
 	// After draining, the client closes the subscription once it has received everything that the
 	// server had sent. ErrBadSubscription therefore means that no message was sent.
@@ -81,7 +81,7 @@ func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
 // parse returns the message in a response, or nil if the response says that there is no message.
 func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
+		return nil, fmt.Errorf("consumer %s: %w", p.consumerName, err)
 	}
 	status := msg.Header.Get("Status")
 	switch {
@@ -90,7 +90,7 @@ func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
 	case status == "404" || status == "408": // no message, or earlier requests are still waiting
 		return nil, nil
 	}
-	return nil, fmt.Errorf("consumer %s: status %s %s", p.consumer, status,
+	return nil, fmt.Errorf("consumer %s: status %s %s", p.consumerName, status,
 		msg.Header.Get("Description"))
 }
 

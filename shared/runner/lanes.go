@@ -25,7 +25,7 @@ import (
 // A server that has lost a consumer's acknowledgments redelivers an execution that has already
 // ended, after later ones with the same key. A runner acknowledges an execution only after its
 // final report has been stored. So it looks for that report before it calls the handler: see
-// hasEnded.
+// hasEndedInGroup.
 
 // ErrLost is the cause (context.Cause) of a handler's context when another member of the group may
 // be running the execution: either the server has not confirmed a heartbeat for four fifths of
@@ -145,7 +145,7 @@ func (r *runner) findLaneConsumers(
 			return true
 		}
 		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(),
-			r.group().LaneConfig(l.number, main))
+			r.group().LaneConsumerConfig(l.number, main))
 		if err != nil {
 			r.logLaneFailure(ctx, l.number, err)
 			return false
@@ -220,7 +220,7 @@ func (r *runner) runNextFrom(
 		return true, nil
 	}
 	r.freeSlot()
-	c.waiting = r.keepAlive(msg)
+	c.waiting = r.startHeartbeats(msg)
 	return true, nil
 }
 
@@ -261,11 +261,11 @@ func (r *runner) mayBegin(
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
 		if errors.Is(err, nats.ErrNoResponders) && l.ownConsumer.consumer == nil &&
-			!r.hasReadSettings.Load() {
+			!r.hasReadQueueSettings.Load() {
 			return true // no permission: the runner consumes only the shared stream
 		}
 		if err == nil {
-			r.hasReadSettings.Store(true)
+			r.hasReadQueueSettings.Store(true)
 			phase := settings.Stream.Phase
 			r.queuePhase.Store(int32(phase))
 			switch {
@@ -292,7 +292,7 @@ func (r *runner) isLaneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) (bool, error) {
 	return stream.IsConsumerDrained(ctx, js, layout.StreamName(r.Queue),
-		r.group().LaneConsumer(l.number))
+		r.group().LaneConsumerName(l.number))
 }
 
 // logLaneFailure logs that the consumer of a lane cannot be used, unless ctx has ended.
@@ -311,8 +311,9 @@ type waitingMessage struct {
 	stop func() // stops the heartbeats and waits for the last one
 }
 
-// keepAlive sends heartbeats for a message until stopHeartbeats is called or handlers must stop.
-func (r *runner) keepAlive(msg jetstream.Msg) *waitingMessage {
+// startHeartbeats sends heartbeats for a message until stopHeartbeats is called or handlers must
+// stop.
+func (r *runner) startHeartbeats(msg jetstream.Msg) *waitingMessage {
 	ctx, cancel := context.WithCancel(r.handlersCtx)
 	stopped := make(chan struct{})
 	h := &waitingMessage{msg: msg, stop: func() { cancel(); <-stopped }}
@@ -342,7 +343,7 @@ func (r *runner) runLaneMessage(ctx context.Context, lane int, msg jetstream.Msg
 		return
 	}
 	r.unacknowledgedMessages.Add(1)
-	o := &laneLease{ended: make(chan struct{}), lane: lane}
+	o := &laneMessageState{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, o)
 	<-o.ended
@@ -382,9 +383,9 @@ func (r *runner) pullLane(
 	return nil, nil
 }
 
-// lastDeliveryTimeout is how long handBackWithoutLease waits for a response from the consumer's
-// leader.
-const lastDeliveryTimeout = 2 * time.Second
+// lastDeliveryCheckTimeout is how long handBackWithoutLease waits for a response from the
+// consumer's leader.
+const lastDeliveryCheckTimeout = 2 * time.Second
 
 // handBackWithoutLease hands a message of a lane back to the group before its execution has begun.
 // It does so only if the consumer's leader confirms in time that the message is the last one that
@@ -392,7 +393,7 @@ const lastDeliveryTimeout = 2 * time.Second
 // the message. The server would still accept the negative acknowledgment, and deliver the message
 // to a third member. ctx may have ended.
 func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryCheckTimeout)
 	defer cancel()
 	if isLast, err := stream.IsLastDelivery(ctx, r.inFlight.js, msg); err == nil && isLast {
 		_ = msg.NakWithDelay(nakDelay)
@@ -406,7 +407,7 @@ func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
 func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	if r.isLastAttempt(msg) {
 		//nolint:contextcheck // a runner that stops runs the last attempt, too
-		defer r.keepAlive(msg).stopHeartbeats()
+		defer r.startHeartbeats(msg).stopHeartbeats()
 		select {
 		case <-r.freeSlots:
 			return true
@@ -435,8 +436,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// laneLease is the additional state that a message of a lane has while it is in flight.
-type laneLease struct {
+// laneMessageState is the additional state that a message of a lane has while it is in flight.
+type laneMessageState struct {
 	expiresAt time.Time     // zero before takeLease; guarded by inFlightMessages.mu
 	lost      bool          // whether the lease has ended; guarded by inFlightMessages.mu
 	ended     chan struct{} // closed when the message is acknowledged, handed back or given up
@@ -466,8 +467,8 @@ type laneLease struct {
 
 // leaseEnd returns the end of a lease whose heartbeat was sent at the given time. Another member
 // may get the message once the ack wait has passed, so the lease ends a fifth of the ack wait
-// before that. The runner may take half of this margin to notice the end (see runPeriodically). The
-// other half gives the handler time to stop.
+// before that. The runner may take half of this margin to notice the end (see
+// performDueActionsPeriodically). The other half gives the handler time to stop.
 func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
@@ -479,7 +480,7 @@ const secondHeartbeatDelay = 250 * time.Millisecond
 // hasLease reports whether the lease of a message is still valid. A message without an order key
 // needs no lease, so hasLease returns true.
 func (u *inFlightMessages) hasLease(m *message) bool {
-	if m.lease == nil {
+	if m.laneState == nil {
 		return true
 	}
 	u.mu.Lock()
@@ -492,13 +493,13 @@ func (u *inFlightMessages) hasLease(m *message) bool {
 func (u *inFlightMessages) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.lease.expiresAt) >= u.ackWait/2
+	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.laneState.expiresAt) >= u.ackWait/2
 }
 
 // hasLeaseLocked is like hasLease, for a message of a lane. The caller must hold mu.
 func (u *inFlightMessages) hasLeaseLocked(m *message, now time.Time) bool {
-	m.lease.lost = m.lease.lost || now.After(m.lease.expiresAt)
-	return !m.lease.lost
+	m.laneState.lost = m.laneState.lost || now.After(m.laneState.expiresAt)
+	return !m.laneState.lost
 }
 
 // takeLease begins the lease of a message of a lane. It returns false if the message has been
@@ -514,7 +515,7 @@ func (u *inFlightMessages) takeLease(ctx context.Context, m *message) (bool, err
 		if err == nil {
 			u.mu.Lock()
 			defer u.mu.Unlock()
-			m.lease.expiresAt, m.lease.lost = until, !isLast
+			m.laneState.expiresAt, m.laneState.lost = until, !isLast
 			return isLast, nil
 		}
 		if failure == nil || trying.Err() == nil {
@@ -538,10 +539,10 @@ func (u *inFlightMessages) renewLease(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !isLast {
-		m.lease.lost = true
+		m.laneState.lost = true
 	}
 	if u.hasLeaseLocked(m, time.Now()) {
-		m.lease.expiresAt = until
+		m.laneState.expiresAt = until
 	}
 }
 
@@ -570,12 +571,12 @@ func (u *inFlightMessages) sendHeartbeat(
 // that it has read. If the stream has stored another report since then, it refuses the new one, and
 // the runner reads the last report again and builds a new version.
 
-// hasEnded reports whether the group has ended an execution, according to the last report stored
-// for it. It retries a failed read until ctx ends. There is one exception: if the runner has never
-// been able to read a report in that stream, and nothing responds to maxUnansweredReads requests in
-// a row, hasEnded assumes that the runner's NATS account may not read reports there. It then
-// returns false and a nil error.
-func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
+// hasEndedInGroup reports whether the group has ended an execution, according to the last report
+// stored for it. It retries a failed read until ctx ends. There is one exception: if the runner has
+// never been able to read a report in that stream, and nothing responds to maxUnansweredReads
+// requests in a row, hasEndedInGroup assumes that the runner's NATS account may not read reports
+// there. It then returns false and a nil error.
+func (r *runner) hasEndedInGroup(ctx context.Context, m *message) (bool, error) {
 	for unanswered := 0; ; {
 		last, err := r.readLastReport(ctx, m)
 		switch {
@@ -588,7 +589,7 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 			unanswered = 0
 		default:
 			unanswered++
-			_, readable := r.readableStreams.Load(stream.StreamOf(m.progressSubject()))
+			_, readable := r.readableProgressStreams.Load(stream.StreamOf(m.progressSubject()))
 			if unanswered >= maxUnansweredReads && !readable {
 				return false, nil
 			}
@@ -605,7 +606,7 @@ func (r *runner) readLastReport(ctx context.Context, m *message) (stream.LastRep
 	subject := m.progressSubject()
 	last, err := stream.ReadLastReport(ctx, r.nc, subject, r.Group)
 	if err == nil {
-		r.readableStreams.Store(stream.StreamOf(subject), true)
+		r.readableProgressStreams.Store(stream.StreamOf(subject), true)
 	}
 	return last, err
 }
@@ -650,17 +651,17 @@ const maxReportRefusals = 10
 func (u *inFlightMessages) setLastReport(m *message, last *stream.LastReport) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m.lease.lastReport = last
+	m.laneState.lastReport = last
 }
 
 // lastReport returns the last known report on an execution, or nil.
 func (u *inFlightMessages) lastReport(m *message) *stream.LastReport {
-	if m.lease == nil {
+	if m.laneState == nil {
 		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return m.lease.lastReport
+	return m.laneState.lastReport
 }
 
 // reportReadTimeout is the maximum duration of one request for the last report.
@@ -677,7 +678,7 @@ const (
 // nor handed back, because another member may be working on it.
 func (r *runner) dropLostMessage(m *message, o outcome) {
 	r.observeAndLogAttempt(m.start, m.attempt, m.receivedAt, HandedBack,
-		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
+		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.errText)))
 	r.inFlight.remove(m)
 	r.markDone(m)
 }
@@ -687,7 +688,7 @@ func (r *runner) dropLostMessage(m *message, o outcome) {
 // takes its next message only when it has finished with the previous one.
 func (r *runner) markDone(m *message) {
 	r.unacknowledgedMessages.Done()
-	if m.lease != nil {
-		close(m.lease.ended)
+	if m.laneState != nil {
+		close(m.laneState.ended)
 	}
 }

@@ -71,7 +71,7 @@ func (r *runner) recreateConsumerInNewOwnStream(
 	}
 	now, err := js.Stream(ctx, stream.OwnStreamName(r.Queue))
 	if err == nil && now.CachedInfo().Created.After(own.consumer.CachedInfo().Created) {
-		_, err = r.ensureOwnConsumer(ctx, js, main)
+		_, err = r.ensureOwnStreamConsumer(ctx, js, main)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 type outcome struct {
 	output     []byte        // JSON; nil means none
 	err        error         // nil means that the attempt succeeded
-	reason     string        // the text of err
+	errText    string        // the text of err
 	permanent  bool          // whether the execution must not be retried
 	retryAfter time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
 }
@@ -53,7 +53,7 @@ func failureOutcome(err error) (o outcome) {
 	o.err = err
 	defer func() {
 		if p := recover(); p != nil {
-			o.reason = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err,
+			o.errText = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err,
 				safeText(p))
 		}
 	}()
@@ -62,7 +62,7 @@ func failureOutcome(err error) (o outcome) {
 	if later, ok := errors.AsType[*retryAfterError](err); ok {
 		o.retryAfter = later.delay
 	}
-	o.reason = err.Error()
+	o.errText = err.Error()
 	return o
 }
 

@@ -25,9 +25,9 @@ const hangGracePeriod = time.Second
 // all messages, because a goroutine and timers for each message would cost more than a quick
 // handler.
 type inFlightMessages struct {
-	nc        *nats.Conn
-	js        jetstream.JetStream
-	publisher *ack.Publisher // for reports on executions in the shared stream
+	nc                    *nats.Conn
+	js                    jetstream.JetStream
+	sharedStreamPublisher *ack.Publisher // for reports on executions in the shared stream
 	// ownStreamPublisher is for reports on executions in the queue's own stream. It is nil until
 	// openOwnStreamPublisher is called.
 	ownStreamPublisher *ack.Publisher
@@ -50,8 +50,8 @@ type inFlightMessages struct {
 // messageKey identifies the message of an execution. The sequence number alone is not enough: a
 // stream that has lost its last messages in a power cut uses their sequence numbers again.
 type messageKey struct {
-	sequence uint64 // sequence number of the start message in its stream
-	id       string // ID of the execution
+	sequence    uint64 // sequence number of the start message in its stream
+	executionID string // ID of the execution
 }
 
 // message is a message in flight with its current attempt.
@@ -62,7 +62,7 @@ type message struct {
 	attempt         int                // counts from 1
 	receivedAt      time.Time          // when the message arrived
 	handlerCalledAt time.Time          // when the handler was called
-	lease           *laneLease         // nil for a message without an order key
+	laneState       *laneMessageState  // nil for a message without an order key
 	finalProgress   execution.Progress // content of the final report, set before the field report
 
 	// The fields below are guarded by inFlightMessages.mu until the message is removed from there.
@@ -70,18 +70,18 @@ type message struct {
 	lastHeartbeat time.Time // when the last heartbeat was sent
 	// handlerCtx is the handler's context. It is nil before the handler is called, and after it has
 	// returned or been abandoned.
-	handlerCtx      context.Context         //nolint:containedctx // it is not the context of a call
-	cancelHandler   context.CancelCauseFunc // cancels the handler's context
-	reportedRunning bool                    // whether the execution was reported as running
-	overdueSince    time.Time               // when the end of the handler's context was first seen
-	report          *nats.Msg               // the final report; nil until there is one
-	ackWaitStart    time.Time               // when AckWait began for the report; see handleReply
-	reportSentAt    time.Time               // when the report was last sent
-	reportErr       error                   // why the report is not stored yet
-	storageFullErr  error                   // last refusal for lack of space; nil once logged
-	warnedAt        time.Time               // when a lack of space was last logged
-	onPublished     func(error)             // gets nil once the report is stored, or an error
-	refusals        int                     // refusals because another report came first
+	handlerCtx          context.Context         //nolint:containedctx // not the context of a call
+	cancelHandler       context.CancelCauseFunc // cancels the handler's context
+	reportedRunning     bool                    // whether the execution was reported as running
+	overdueSince        time.Time               // when the end of handlerCtx was first seen
+	report              *nats.Msg               // the final report; nil until there is one
+	ackWaitStart        time.Time               // when the report's AckWait began; see handleReply
+	reportSentAt        time.Time               // when the report was last sent
+	reportErr           error                   // why the report is not stored yet
+	storageFullErr      error                   // last refusal for lack of space; nil once logged
+	storageFullLoggedAt time.Time               // when a lack of space was last logged
+	onPublished         func(error)             // gets nil once the report is stored, or an error
+	refusals            int                     // refusals because another report came first
 }
 
 // newInFlightMessages returns an inFlightMessages, which the caller must close.
@@ -91,22 +91,22 @@ func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, 
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &inFlightMessages{
-		nc:                 r.nc,
-		js:                 js,
-		publisher:          acks,
-		ackWait:            r.AckWait,
-		reportRunning:      r.reportRunning,
-		reportRunningAfter: r.ReportRunningAfter,
-		abandonHandler:     r.finishTimedOut,
-		logWaitingReport:   r.logWaitingReport,
-		rebuildReport:      r.rebuildReport,
-		attemptTimeout:     r.Timeout,
-		handlersCtx:        r.handlersCtx,
-		stop:               make(chan struct{}),
-		stopped:            make(chan struct{}),
-		messages:           map[messageKey]*message{},
+		nc:                    r.nc,
+		js:                    js,
+		sharedStreamPublisher: acks,
+		ackWait:               r.AckWait,
+		reportRunning:         r.reportRunning,
+		reportRunningAfter:    r.ReportRunningAfter,
+		abandonHandler:        r.finishAbandonedAttempt,
+		logWaitingReport:      r.logWaitingReport,
+		rebuildReport:         r.rebuildReport,
+		attemptTimeout:        r.Timeout,
+		handlersCtx:           r.handlersCtx,
+		stop:                  make(chan struct{}),
+		stopped:               make(chan struct{}),
+		messages:              map[messageKey]*message{},
 	}
-	go u.runPeriodically()
+	go u.performDueActionsPeriodically()
 	return u, nil
 }
 
@@ -127,7 +127,7 @@ func (u *inFlightMessages) openOwnStreamPublisher(queue string) error {
 func (u *inFlightMessages) close() {
 	close(u.stop)
 	<-u.stopped
-	u.publisher.Close()
+	u.sharedStreamPublisher.Close()
 	if u.ownStreamPublisher != nil {
 		u.ownStreamPublisher.Close()
 	}
@@ -191,7 +191,7 @@ func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
-		if m.handlerCtx != nil && canceled(m.id) {
+		if m.handlerCtx != nil && canceled(m.executionID) {
 			m.cancelHandler(ErrCanceled)
 		}
 	}
@@ -221,7 +221,7 @@ func (u *inFlightMessages) sendReport(m *message) {
 	attempt := *m.report // each attempt gets its own reply subject
 	deadline := m.ackWaitStart.Add(u.ackWait)
 	u.mu.Unlock()
-	acks := u.publisher
+	acks := u.sharedStreamPublisher
 	if m.layout.Own {
 		acks = u.ownStreamPublisher
 	}
@@ -244,7 +244,7 @@ func (u *inFlightMessages) handleReply(m *message, err error) {
 	if waits && err == nil {
 		delete(u.messages, m.messageKey)
 	}
-	refused := waits && m.lease != nil && stream.IsWrongLastSequence(err)
+	refused := waits && m.laneState != nil && stream.IsWrongLastSequence(err)
 	if refused {
 		m.refusals++
 	}
@@ -280,8 +280,8 @@ func (u *inFlightMessages) replaceReport(m *message, refusals int) {
 	}
 }
 
-// runPeriodically calls performDueActions at regular intervals until stop is closed.
-func (u *inFlightMessages) runPeriodically() {
+// performDueActionsPeriodically calls performDueActions at regular intervals until stop is closed.
+func (u *inFlightMessages) performDueActionsPeriodically() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGracePeriod/4)
 	if u.reportRunningAfter > 0 {
@@ -309,13 +309,13 @@ func (u *inFlightMessages) performDueActions(now time.Time) {
 			m.lastHeartbeat = now
 			msg := m.Msg
 			switch {
-			case m.lease == nil || m.lease.expiresAt.IsZero():
+			case m.laneState == nil || m.laneState.expiresAt.IsZero():
 				due = append(due, func() { _ = msg.InProgress() })
 			case u.hasLeaseLocked(m, now):
 				due = append(due, func() { go u.renewLease(m) })
 			}
 		}
-		if m.lease != nil && m.handlerCtx != nil && !u.hasLeaseLocked(m, now) {
+		if m.laneState != nil && m.handlerCtx != nil && !u.hasLeaseLocked(m, now) {
 			m.cancelHandler(ErrLost)
 		}
 		if do := u.dueHandlerAction(m, now); do != nil {
@@ -368,9 +368,9 @@ func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 			"the stream has not confirmed the report within %s", u.ackWait), m.reportErr))
 	case errors.Is(m.reportErr, nats.ErrConnectionClosed): // closed for good: no confirmation comes
 		return u.giveUpReportLocked(m, m.reportErr)
-	case m.storageFullErr != nil && now.Sub(m.warnedAt) >= u.ackWait:
+	case m.storageFullErr != nil && now.Sub(m.storageFullLoggedAt) >= u.ackWait:
 		refusal := m.storageFullErr
-		m.warnedAt, m.storageFullErr = now, nil
+		m.storageFullLoggedAt, m.storageFullErr = now, nil
 		return func() { u.logWaitingReport(m, refusal) }
 	case now.Sub(m.reportSentAt) >= u.ackWait/10:
 		m.reportSentAt = now

@@ -235,8 +235,8 @@ func (o Options) group() stream.RunnerGroup {
 	return stream.RunnerGroup{Queue: o.Queue, Group: o.Group}
 }
 
-// consumer returns the name of the group's durable consumer.
-func (o Options) consumer() string { return o.group().Consumer() }
+// consumerName returns the name of the group's durable consumer.
+func (o Options) consumerName() string { return o.group().ConsumerName() }
 
 // runner is the state of one call to Run.
 type runner struct {
@@ -247,27 +247,27 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
-	// untilSlotsShared is canceled as soon as the runner also consumes from lanes or from the
+	// exclusiveSlotsCtx is canceled as soon as the runner also consumes from lanes or from the
 	// queue's own stream. The group's consumer in the shared stream must then share the concurrency
 	// slots with them.
-	untilSlotsShared context.Context    //nolint:containedctx // it says since when slots are shared
-	shareSlots       context.CancelFunc // cancels untilSlotsShared
+	exclusiveSlotsCtx context.Context    //nolint:containedctx // says whether slots are shared
+	shareSlots        context.CancelFunc // cancels exclusiveSlotsCtx
 	// queuePhase is the stream.QueueStreamPhase in the queue's record when it was last read. It
 	// determines where the queue's new start messages are stored.
 	queuePhase atomic.Int32
 	// ownStreamSource is the consumer in the queue's own stream; nil while the runner does not use
 	// it.
 	ownStreamSource atomic.Pointer[pullSource]
-	// lastFromOwnStream reports whether the last execution without an order key came from the
-	// queue's own stream: see usesLongPoll.
-	lastFromOwnStream atomic.Bool
-	// hasReadSettings reports whether the queue's record has ever been read, which proves that the
-	// runner's NATS account has the permission to read it.
-	hasReadSettings atomic.Bool
-	// readableStreams holds the names of those streams of reports from which the runner has already
-	// read the last report on an execution. This proves that the runner's NATS account has the
-	// permission to do so. An account may have the permission for only some of the streams.
-	readableStreams sync.Map
+	// lastExecutionFromOwnStream reports whether the last execution without an order key came from
+	// the queue's own stream: see usesLongPoll.
+	lastExecutionFromOwnStream atomic.Bool
+	// hasReadQueueSettings reports whether the queue's record has ever been read, which proves that
+	// the runner's NATS account has the permission to read it.
+	hasReadQueueSettings atomic.Bool
+	// readableProgressStreams holds the names of those streams of reports from which the runner has
+	// already read the last report on an execution. This proves that the runner's NATS account has
+	// the permission to do so. An account may have the permission for only some of the streams.
+	readableProgressStreams sync.Map
 	// freeSlots holds a token for each free concurrency slot.
 	freeSlots chan struct{}
 	// unconfirmedReports limits the number of final reports that the stream has not confirmed yet,
@@ -319,7 +319,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		freeSlots:          make(chan struct{}, options.Concurrency),
 		unconfirmedReports: make(chan struct{}, options.Concurrency),
 	}
-	r.untilSlotsShared, r.shareSlots = context.WithCancel(working)
+	r.exclusiveSlotsCtx, r.shareSlots = context.WithCancel(working)
 	r.attemptTracer = r.tracer()
 	r.notifyReady()
 	for range options.Concurrency {

@@ -30,12 +30,12 @@ type pullSource struct {
 func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {
-		free := drainTokens(ctx, r.freeSlots)
+		free := takeFreeSlots(ctx, r.freeSlots)
 		if free == 0 {
 			return nil
 		}
 		pull := r.pull
-		if r.untilSlotsShared.Err() != nil { // other loops also need concurrency slots
+		if r.exclusiveSlotsCtx.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullWithSharedSlots
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.freeSlot()
@@ -48,7 +48,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		switch {
 		case began > 0:
 			wait, failed = minPullPause, 0
-			r.lastFromOwnStream.Store(s.Own)
+			r.lastExecutionFromOwnStream.Store(s.Own)
 		case err == nil && !r.usesLongPoll(s):
 			failed = 0
 			sleep(ctx, wait)
@@ -60,7 +60,8 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		// The server is restarting or has no leader, or the consumer no longer exists.
 		failed++
 		if !isTemporary(err) || s.Own && failed >= maxPullFailures {
-			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.StreamName(r.Queue),
+			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumerName(),
+				s.StreamName(r.Queue),
 				err)
 		}
 		sleep(ctx, maxPullPause)
@@ -89,12 +90,12 @@ var errIteratorFailed = errors.New("the request for messages has failed")
 // its own stream, this applies only to the source that delivered the last execution, because an
 // open request reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) usesLongPoll(s *pullSource) bool {
-	return r.ownStreamSource.Load() == nil || r.lastFromOwnStream.Load() == s.Own
+	return r.ownStreamSource.Load() == nil || r.lastExecutionFromOwnStream.Load() == s.Own
 }
 
-// drainTokens waits for one token and then receives all that are available. It returns their
+// takeFreeSlots waits for one token and then receives all that are available. It returns their
 // number, or 0 if ctx ends first.
-func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
+func takeFreeSlots(ctx context.Context, tokens <-chan struct{}) (n int) {
 	if ctx.Err() != nil {
 		return 0 // select would choose at random if there are tokens, too
 	}
@@ -113,7 +114,7 @@ func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 }
 
 // pull requests one message for each of the free concurrency slots, and starts the executions of
-// the messages as they arrive, until it has received them all, ctx ends, or untilSlotsShared is
+// the messages as they arrive, until it has received them all, ctx ends, or exclusiveSlotsCtx is
 // canceled. Each call has its own iterator. A long-lived iterator would request more messages as
 // soon as half of them had been received, even if no slot was free. A message that waits for a slot
 // for longer than AckWait would also run on another member.
@@ -127,7 +128,7 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
 	//nolint:contextcheck // it says since when slots are shared
-	defer context.AfterFunc(r.untilSlotsShared, messages.Drain)()
+	defer context.AfterFunc(r.exclusiveSlotsCtx, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
 		switch {

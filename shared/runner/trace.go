@@ -27,7 +27,7 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.handlersCtx //nolint:wastedassign // the result if the provider panics
 	defer r.recoverOptionPanic("Traces")
-	ctx, _ = tracing.StartProcessSpan(r.handlersCtx, r.attemptTracer, "process", r.consumer(),
+	ctx, _ = tracing.StartProcessSpan(r.handlersCtx, r.attemptTracer, "process", r.consumerName(),
 		m.start.Trace, subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowIDKey.String(m.start.WorkflowID),
 			tracing.NodeIDKey.String(m.start.NodeID), tracing.AttemptKey.Int(m.attempt)))
@@ -44,9 +44,9 @@ func (r *runner) endSpan(ctx context.Context, o outcome) {
 	switch {
 	case o.err == nil:
 	case o.permanent:
-		tracing.Fail(span, "permanent", o.reason)
+		tracing.Fail(span, "permanent", o.errText)
 	default:
-		tracing.Fail(span, "error", o.reason)
+		tracing.Fail(span, "error", o.errText)
 	}
 	span.End()
 }

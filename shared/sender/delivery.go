@@ -147,8 +147,8 @@ func (e *presetEntry) compileDeliveryIDSources(
 	return sources, nil
 }
 
-// DeliveryIDInBody reports whether the body may contain the delivery ID.
-func (s *Sender) DeliveryIDInBody() bool {
+// DeliveryIDMayBeInBody reports whether the body may contain the delivery ID.
+func (s *Sender) DeliveryIDMayBeInBody() bool {
 	return slices.ContainsFunc(s.deliveryIDSources, func(id deliveryIDSource) bool {
 		return id.inBody
 	})
@@ -167,17 +167,17 @@ func (s *Sender) SignsDeliveryID() bool {
 // part of the request as the delivery ID, because an attacker may have changed that part. To find
 // the ID in a signed body, SignedDeliveryID ignores Content-Type, which is not signed.
 func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
-	if v.method == 0 || !v.OK() {
+	if v.methodNumber == 0 || !v.OK() {
 		return DeliveryID{}
 	}
 	var view *Request
 	for i := range s.deliveryIDSources {
 		id := &s.deliveryIDSources[i]
-		if !id.signedByMethod[v.method-1] {
+		if !id.signedByMethod[v.methodNumber-1] {
 			continue
 		}
 		if view == nil {
-			view = s.methods[v.method-1].signedView(r)
+			view = s.methods[v.methodNumber-1].signedView(r)
 		}
 		if text := id.find(view, true); text != "" {
 			d := newDeliveryID(text, id.inBody)
@@ -194,7 +194,7 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	for i := range s.deliveryIDSources {
 		id := &s.deliveryIDSources[i]
-		if v.method > 0 && id.signedByMethod[v.method-1] {
+		if v.methodNumber > 0 && id.signedByMethod[v.methodNumber-1] {
 			continue
 		}
 		if text := id.find(r, false); text != "" {

@@ -241,8 +241,8 @@ func signedBodies() map[string]string {
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
-		preset, _ := sender.Lookup(g.preset)
-		if len(preset.SignedDeliveryIDs) == 0 && g.name != "hmac" {
+		preset, _ := sender.LookupPreset(g.preset)
+		if len(preset.SignedDeliveryIDSources) == 0 && g.name != "hmac" {
 			continue
 		}
 		tried[preset.ID] = true
@@ -285,7 +285,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 		})
 	}
 	for _, p := range sender.Presets() {
-		if len(p.SignedDeliveryIDs) > 0 && !tried[p.ID] {
+		if len(p.SignedDeliveryIDSources) > 0 && !tried[p.ID] {
 			t.Errorf("the signed ID of %s was not tried", p.ID)
 		}
 	}

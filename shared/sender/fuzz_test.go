@@ -100,7 +100,7 @@ func FuzzSplitters(f *testing.F) {
 				m := &s.methods[i]
 				r := &Request{
 					Method: deliveryHTTPMethod,
-					Header: map[string][]string{"Content-Type": {formContentType}},
+					Header: map[string][]string{"Content-Type": {urlEncodedFormType}},
 					URL:    "https://x/?a=b",
 					Body:   body,
 				}
@@ -217,7 +217,7 @@ func FuzzForm(f *testing.F) {
 	f.Add("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n", "a")
 	f.Fuzz(func(t *testing.T, body, name string) {
 		r := &Request{
-			Header: map[string][]string{"Content-Type": {formContentType + "; charset=utf-8"}},
+			Header: map[string][]string{"Content-Type": {urlEncodedFormType + "; charset=utf-8"}},
 			Body:   []byte(body),
 		}
 		got, _ := r.formValue(name)

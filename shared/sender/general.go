@@ -20,7 +20,7 @@ func (e *presetEntry) methodSpecs(
 	}
 	switch e.GeneralKind {
 	case generalPresetHMAC:
-		spec, err := hmacMethod(settings)
+		spec, err := hmacMethodSpec(settings)
 		return []methodSpec{spec}, nil, err
 	case generalPresetHeader:
 		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{
@@ -31,8 +31,8 @@ func (e *presetEntry) methodSpecs(
 	}
 }
 
-// hmacMethod returns the method of the hmac preset, built from its settings.
-func hmacMethod(settings map[string]string) (methodSpec, error) {
+// hmacMethodSpec returns the method of the hmac preset, built from its settings.
+func hmacMethodSpec(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
 		Scheme:        schemeHMAC,
 		Hash:          settings["hash"],

@@ -236,14 +236,15 @@ func TestWhatIsSpecial(t *testing.T) {
 		t.Error("GitLab")
 	}
 	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() ||
-		s.SecretHeaders()[0] != "X-Api-Key" || s.HandshakeNeedsBody() || s.DeliveryIDInBody() {
+		s.SecretHeaders()[0] != "X-Api-Key" || s.HandshakeNeedsBody() || s.DeliveryIDMayBeInBody() {
 		t.Error("header")
 	}
-	if s := compile(t, configOf(t, "slack")); !s.HandshakeNeedsBody() || !s.DeliveryIDInBody() ||
-		s.NeedsURL() || s.Preset() != "slack" {
+	if s := compile(t, configOf(t, "slack")); !s.HandshakeNeedsBody() ||
+		!s.DeliveryIDMayBeInBody() ||
+		s.NeedsPublicURL() || s.Preset() != "slack" {
 		t.Error("slack")
 	}
-	if s := compile(t, configOf(t, "twilio")); !s.NeedsURL() {
+	if s := compile(t, configOf(t, "twilio")); !s.NeedsPublicURL() {
 		t.Error("twilio")
 	}
 	for preset, want := range map[string]string{

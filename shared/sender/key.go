@@ -33,8 +33,8 @@ type secretPrefixError struct{ text string }
 
 func (e secretPrefixError) Error() string { return e.text }
 
-// readKey parses a secret. Its errors describe the expected form and never quote the secret.
-func (m *method) readKey(text string) (verificationKey, error) {
+// parseKey parses a secret. Its errors describe the expected form and never quote the secret.
+func (m *method) parseKey(text string) (verificationKey, error) {
 	what := "the secret"
 	if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {
 		what = "the public key"
@@ -74,7 +74,7 @@ func (m *method) readKey(text string) (verificationKey, error) {
 			return verificationKey{}, errors.New("the public key must be whpk_ and base64")
 		}
 	case "spki":
-		return readSPKI(text)
+		return parseSPKI(text)
 	default:
 		raw = []byte(text)
 	}
@@ -89,7 +89,7 @@ func (m *method) readKey(text string) (verificationKey, error) {
 
 var errInvalidPublicKey = errors.New("the public key must be ECDSA P-256, in base64 or PEM")
 
-func readSPKI(text string) (verificationKey, error) {
+func parseSPKI(text string) (verificationKey, error) {
 	var der []byte
 	if block, _ := pem.Decode([]byte(text)); block != nil {
 		der = block.Bytes

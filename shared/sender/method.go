@@ -87,7 +87,7 @@ type method struct {
 	spec      *methodSpec
 	scheme    string
 	signature valueSource
-	message   template
+	message   messageTemplate
 	time      valueSource
 	timeUnit  string // "" means that the request contains no time
 	when      []condition
@@ -167,7 +167,7 @@ func (m *methodSpec) check() error {
 	default:
 		return fmt.Errorf("unknown scheme %q", m.Scheme)
 	}
-	if known := newHash(m.Hash) != nil ||
+	if known := hashConstructor(m.Hash) != nil ||
 		(m.Hash == hashNamedInSignature && m.Scheme == schemeHMAC); known != needsHash {
 		return fmt.Errorf("scheme %s with hash %q", m.Scheme, m.Hash)
 	}
@@ -184,8 +184,9 @@ func (m *methodSpec) check() error {
 
 func (m *method) signsURL() bool { return m.message.hasPart(partURL) || m.scheme == schemeTwilio }
 
-// newHash returns the constructor of the hash with the given name, or nil if the name is unknown.
-func newHash(name string) func() hash.Hash {
+// hashConstructor returns the constructor of the hash with the given name, or nil if the name is
+// unknown.
+func hashConstructor(name string) func() hash.Hash {
 	switch name {
 	case "sha1":
 		return sha1.New
@@ -200,9 +201,9 @@ func newHash(name string) func() hash.Hash {
 
 // signatureCandidate is a signature in a request that has not been checked yet.
 type signatureCandidate struct {
-	text string
-	raw  []byte // decoded
-	hash string
+	text     string
+	raw      []byte // decoded
+	hashName string
 }
 
 // maxPublicKeySignatures is the maximum number of signatures of one request that are checked with a
@@ -221,7 +222,7 @@ func (m *method) appendSignatureCandidates(
 	value string,
 ) (all []signatureCandidate, timeText string) {
 	items := []string{value}
-	if separator := m.spec.separator(); separator != "" {
+	if separator := m.spec.itemSeparator(); separator != "" {
 		items = strings.Split(value, separator)
 	}
 	for _, item := range items {
@@ -247,7 +248,7 @@ func (m *method) appendSignatureCandidates(
 	return found, timeText
 }
 
-func (m *methodSpec) separator() string {
+func (m *methodSpec) itemSeparator() string {
 	if m.Split != nil {
 		return m.Split.Separator
 	}
@@ -266,13 +267,13 @@ func (m *method) decodeSignature(item string) (signatureCandidate, bool) {
 	if !same {
 		return signatureCandidate{}, false
 	}
-	c := signatureCandidate{text: item[len(prefix):], hash: m.spec.Hash}
-	if c.hash == hashNamedInSignature {
+	c := signatureCandidate{text: item[len(prefix):], hashName: m.spec.Hash}
+	if c.hashName == hashNamedInSignature {
 		name, text, _ := strings.Cut(c.text, "=")
-		if newHash(name) == nil {
+		if hashConstructor(name) == nil {
 			return signatureCandidate{}, false
 		}
-		c.hash, c.text = name, text
+		c.hashName, c.text = name, text
 	}
 	if m.spec.Encoding == "" {
 		return c, c.text != ""
@@ -444,7 +445,7 @@ func (s *Sender) compareSignatures(
 		if k.methodIndex != i || !k.isValid(now) {
 			continue
 		}
-		if m.matches(k, r, found, timeText) && match < 0 {
+		if m.anySignatureMatches(k, r, found, timeText) && match < 0 {
 			match = n
 		}
 	}
@@ -457,7 +458,7 @@ func (s *Sender) compareSignatures(
 	if refused := m.checkTime(timeText, now, s.tolerance); !refused.OK() {
 		return refused
 	}
-	return Verdict{SecretID: s.keys[match].id, method: i + 1}
+	return Verdict{SecretID: s.keys[match].id, methodNumber: i + 1}
 }
 
 // Every time from tenDigitTimesStart (in 2001) until tenDigitTimesEnd (in 2286) has ten digits in
@@ -514,12 +515,12 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 			Reason: s.methods[i].signature.String() + " is not the secret everywhere",
 		}
 	}
-	return Verdict{SecretID: id, method: i + 1}
+	return Verdict{SecretID: id, methodNumber: i + 1}
 }
 
-// matches reports whether at least one of the signatures in found is valid for the key k. It
-// continues after a match, so that its duration does not reveal which signature matched.
-func (m *method) matches(k *verificationKey, r *Request, found []signatureCandidate,
+// anySignatureMatches reports whether at least one of the signatures in found is valid for the key
+// k. It continues after a match, so that its duration does not reveal which signature matched.
+func (m *method) anySignatureMatches(k *verificationKey, r *Request, found []signatureCandidate,
 	timeText string,
 ) bool {
 	right := 0
@@ -536,10 +537,10 @@ func (m *method) matches(k *verificationKey, r *Request, found []signatureCandid
 		for _, view := range m.requestVariants(r) {
 			sums := map[string][]byte{}
 			for _, c := range found {
-				if sums[c.hash] == nil {
-					sums[c.hash] = m.computeSignature(c.hash, k, view, timeText)
+				if sums[c.hashName] == nil {
+					sums[c.hashName] = m.computeSignature(c.hashName, k, view, timeText)
 				}
-				right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
+				right |= subtle.ConstantTimeCompare(sums[c.hashName], c.raw)
 			}
 		}
 	case schemeTwilio:
@@ -583,9 +584,9 @@ func (m *method) requestVariants(r *Request) []*Request {
 func (m *method) computeSignature(hashName string, k *verificationKey, r *Request,
 	timeText string,
 ) []byte {
-	h := newHash(hashName)()
+	h := hashConstructor(hashName)()
 	if m.scheme == schemeHMAC {
-		h = hmac.New(newHash(hashName), k.bytes)
+		h = hmac.New(hashConstructor(hashName), k.bytes)
 	}
 	// Writing to a hash never fails.
 	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes)
@@ -601,7 +602,7 @@ func (m *method) verifyPublicKeySignature(
 		return len(signature) == ed25519.SignatureSize &&
 			ed25519.Verify(k.bytes, message.Bytes(), signature)
 	}
-	h := newHash(m.spec.Hash)()
+	h := hashConstructor(m.spec.Hash)()
 	_, _ = h.Write(message.Bytes())
 	return ecdsa.VerifyASN1(k.ecdsaKey, h.Sum(nil), signature)
 }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// outputSpec is one entry of a preset's list of output formats, from the built-in table. The first
-// entry whose conditions hold for the request is used.
-type outputSpec struct {
+// outputFormatSpec is one entry of a preset's list of output formats, from the built-in table. The
+// first entry whose conditions hold for the request is used.
+type outputFormatSpec struct {
 	When map[string]string `json:"when"`
 	Form OutputFormat      `json:"form"`
 }
 
 type conditionalOutputFormat struct {
-	when []condition
-	form OutputFormat
+	when   []condition
+	format OutputFormat
 }
 
 // OutputFormat is the format to which an execution's output is converted before it is sent to the
@@ -37,7 +37,7 @@ const (
 	outputFormJSONOrNoContent OutputFormat = "json-or-no-content"
 )
 
-func (e *presetEntry) compileOutputs() ([]conditionalOutputFormat, error) {
+func (e *presetEntry) compileOutputFormats() ([]conditionalOutputFormat, error) {
 	outputs := make([]conditionalOutputFormat, 0, len(e.Outputs))
 	for _, spec := range e.Outputs {
 		when, err := compileConditions(spec.When)
@@ -58,9 +58,9 @@ func (e *presetEntry) compileOutputs() ([]conditionalOutputFormat, error) {
 // OutputFormat returns the format to which an output must be converted for the response to a
 // request, or "" if the provider accepts any JSON text.
 func (s *Sender) OutputFormat(r *Request) OutputFormat {
-	for i := range s.outputs {
-		if allHold(s.outputs[i].when, r) {
-			return s.outputs[i].form
+	for i := range s.outputFormats {
+		if allHold(s.outputFormats[i].when, r) {
+			return s.outputFormats[i].format
 		}
 	}
 	return ""

@@ -105,7 +105,7 @@ func page(p sender.Preset) string {
 	}
 	fmt.Fprintf(&b,
 		". The provider's own page: <%s>.\n\n## Connect it\n*Here* is the trigger's page in the "+
-			"console, or `hookstart sender set WORKFLOW --preset %s", p.Docs, p.ID)
+			"console, or `hookstart sender set WORKFLOW --preset %s", p.DocsURL, p.ID)
 	if p.Secret != nil {
 		b.WriteString(" --secret-file FILE")
 	}
@@ -114,7 +114,7 @@ func page(p sender.Preset) string {
 		b.WriteString(" `hookstart trigger send WORKFLOW` tries it.")
 	}
 	b.WriteString("\n\n")
-	for i, step := range p.Setup {
+	for i, step := range p.SetupSteps {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, step)
 	}
 	b.WriteString("\n## What it does\n")
@@ -132,24 +132,24 @@ func page(p sender.Preset) string {
 			fmt.Fprintf(&b, "- %s: `%s`.\n", title, strings.Join(items, "`, else `"))
 		}
 	}
-	list("Delivery ID", p.DeliveryID)
-	if len(p.DeliveryID) > 0 && len(p.SignedDeliveryIDs) == 0 {
+	list("Delivery ID", p.DeliveryIDSources)
+	if len(p.DeliveryIDSources) > 0 && len(p.SignedDeliveryIDSources) == 0 {
 		b.WriteString("- `X-Webhook-Delivery-Id` comes first if the request has it: " +
 			"[which ID counts](../delivery-ids.md).\n")
 	}
-	if len(p.DeliveryID) == 0 {
+	if len(p.DeliveryIDSources) == 0 {
 		b.WriteString("- Delivery ID: none of its own; the headers that every node knows count.\n")
 	}
-	if len(p.SignedDeliveryIDs) > 0 {
+	if len(p.SignedDeliveryIDSources) > 0 {
 		fmt.Fprintf(&b,
 			"- The delivery ID in `%s` is signed. A request that has it has no other ID: "+
 				"`X-Webhook-Delivery-Id` beside it changes nothing.\n",
-			strings.Join(p.SignedDeliveryIDs, "`, `"))
+			strings.Join(p.SignedDeliveryIDSources, "`, `"))
 	}
 	for _, h := range p.Handshakes {
 		fmt.Fprintf(&b, "- Handshake: %s.\n", h)
 	}
-	if p.NeedsURL {
+	if p.NeedsPublicURL {
 		b.WriteString("- Needs `--public-url` at the ingress.\n")
 	}
 	b.WriteString("\n## Settings\n| setting | meaning | default |\n|---|---|---|\n")

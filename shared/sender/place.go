@@ -42,16 +42,16 @@ func ParseRequestPlace(text string) (RequestPlace, error) {
 	return RequestPlace{s}, nil
 }
 
-// Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
-func (p RequestPlace) Pointer() []string {
+// JSONPointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
+func (p RequestPlace) JSONPointer() []string {
 	if p.source.kind != sourceJSONPointer {
 		return nil
 	}
 	return p.source.pointer
 }
 
-// Header returns the canonical name of the header, or "" if the place is not a header.
-func (p RequestPlace) Header() string {
+// HeaderName returns the canonical name of the header, or "" if the place is not a header.
+func (p RequestPlace) HeaderName() string {
 	if p.source.kind != sourceHeader {
 		return ""
 	}
@@ -69,7 +69,7 @@ func (p RequestPlace) Text(r *Request) (text string, ok bool) {
 	case sourceFormField:
 		return r.formValue(p.source.name)
 	case sourceQueryParam:
-		f := parseForm(r.Query)
+		f := parseURLEncodedForm(r.Query)
 		return f.firstValue(p.source.name)
 	// For JSON pointers, callers use JSONDocument. ParseRequestPlace accepts no part of a
 	// signature.
@@ -84,7 +84,7 @@ func (r *Request) JSONDocument() []byte {
 	text := r.Body
 	if payload, ok := r.formValue("payload"); ok {
 		text = []byte(payload)
-	} else if r.IsJSON {
+	} else if r.KnownJSON {
 		return text
 	}
 	if !execution.ValidJSON(text) {

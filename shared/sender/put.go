@@ -115,7 +115,7 @@ func (s valueSource) setJSON(r *Request, value string) error {
 // setField replaces a field of a URL-encoded form, or adds it.
 func (s valueSource) setField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {
+	if !strings.EqualFold(strings.TrimSpace(mediaType), urlEncodedFormType) {
 		return ErrUnsupportedBody
 	}
 	var pairs []string

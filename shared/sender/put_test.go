@@ -69,7 +69,7 @@ func TestIdentify(t *testing.T) {
 		{"cloudevents", "", "application/json", `{}`, "", "d-1|d-1"},
 	} {
 		config := sender.Config{Preset: c.preset, Settings: map[string]string{}}
-		if p, _ := sender.Lookup(c.preset); p.Verifies {
+		if p, _ := sender.LookupPreset(c.preset); p.Verifies {
 			config = configOf(t, c.preset)
 		} else if c.set != "" {
 			config.Settings["deliveryId"] = c.set

@@ -91,7 +91,7 @@ func recognize(r *Request) (best *presetEntry, header string) {
 // IsURLVerification reports whether a request is a url_verification, with which Slack and some
 // other providers check a webhook URL. Only a node with a sender responds to it.
 func IsURLVerification(r *Request) bool {
-	if !r.IsJSON {
+	if !r.KnownJSON {
 		return false
 	}
 	found := gjson.GetManyBytes(r.Body, "type", "challenge")

@@ -66,7 +66,7 @@ func TestIsURLCheck(t *testing.T) {
 		`{"type":"event_callback","challenge":"x"}`:               false,
 		`"url_verification"`:                                      false,
 	} {
-		r := sender.Request{Body: []byte(body), IsJSON: true}
+		r := sender.Request{Body: []byte(body), KnownJSON: true}
 		if got := sender.IsURLVerification(&r); got != want {
 			t.Errorf("%s: %v", body, got)
 		}

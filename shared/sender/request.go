@@ -26,9 +26,9 @@ type Request struct {
 	// configured; a signature over the URL then never verifies.
 	URL  string
 	Body []byte // the body as sent
-	// IsJSON means that Body is known to be one JSON text. If it is false, Body has not been
+	// KnownJSON means that Body is known to be one JSON text. If it is false, Body has not been
 	// checked.
-	IsJSON bool
+	KnownJSON bool
 	// RateLimitPerMinute is the number of requests per minute that the node's rate limit permits. 0
 	// means no limit.
 	RateLimitPerMinute int
@@ -72,7 +72,7 @@ func (r *Request) json() gjson.Result {
 // signedPayload returns the bytes that Gitea signs: the JSON in the payload field of a URL-encoded
 // form, otherwise the body.
 func (r *Request) signedPayload() []byte {
-	if isFormType(r.header("Content-Type")) {
+	if isURLEncodedFormType(r.header("Content-Type")) {
 		if payload, ok := r.formValue("payload"); ok {
 			return []byte(payload)
 		}
@@ -85,35 +85,36 @@ func (r *Request) signedPayload() []byte {
 // also returns "" if the body is not a form with a payload field, because the whole body is then
 // signed.
 func (r *Request) describeUnsignedFields() string {
-	if !isFormType(r.header("Content-Type")) {
+	if !isURLEncodedFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
 	}
 	if _, ok := r.formValue("payload"); !ok {
 		return ""
 	}
-	if len(r.form.fields) > 1 || !r.form.complete {
+	if len(r.form.fields) > 1 || !r.form.fullyParsed {
 		return "the form has more than one field, and only its field payload is signed"
 	}
 	return ""
 }
 
-// formContentType is the media type of a URL-encoded form.
-const formContentType = "application/x-www-form-urlencoded"
+// urlEncodedFormType is the media type of a URL-encoded form.
+const urlEncodedFormType = "application/x-www-form-urlencoded"
 
-func isFormType(contentType string) bool {
+func isURLEncodedFormType(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
-	return strings.EqualFold(strings.TrimSpace(mediaType), formContentType)
+	return strings.EqualFold(strings.TrimSpace(mediaType), urlEncodedFormType)
 }
 
 // form holds the fields of a form in the order in which they were sent.
 type form struct {
-	fields   []formField
-	complete bool // whether every pair could be parsed
-	declared bool // whether Content-Type declares the body a form
+	fields                []formField
+	fullyParsed           bool // whether every pair could be parsed
+	declaredByContentType bool // whether Content-Type declares the body a form
 }
 
-// isDeclared reports whether Content-Type declares that the body is a form. f may be nil.
-func (f *form) isDeclared() bool { return f != nil && f.declared }
+// isDeclaredByContentType reports whether Content-Type declares that the body is a form. f may be
+// nil.
+func (f *form) isDeclaredByContentType() bool { return f != nil && f.declaredByContentType }
 
 // firstValue returns the first value of a field, and reports whether there is one.
 func (f *form) firstValue(name string) (value string, ok bool) {
@@ -142,21 +143,21 @@ func (r *Request) readForm() form {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	var f form
 	switch {
-	case isFormType(contentType):
-		f = parseForm(string(r.Body))
+	case isURLEncodedFormType(contentType):
+		f = parseURLEncodedForm(string(r.Body))
 	case strings.EqualFold(strings.TrimSpace(mediaType), "multipart/form-data"):
 		f = readMultipart(contentType, r.Body)
 	default:
 		return f
 	}
-	f.declared = true
+	f.declaredByContentType = true
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped;
-// if there are any, the result's field complete is false.
-func parseForm(text string) form {
-	f := form{complete: true}
+// parseURLEncodedForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be
+// unescaped; if there are any, the result's field complete is false.
+func parseURLEncodedForm(text string) form {
+	f := form{fullyParsed: true}
 	for text != "" {
 		var pair string
 		pair, text, _ = strings.Cut(text, "&")
@@ -166,12 +167,12 @@ func parseForm(text string) form {
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil {
-			f.complete = false
+			f.fullyParsed = false
 			continue
 		}
 		value, err := url.QueryUnescape(rawValue)
 		if err != nil {
-			f.complete = false
+			f.fullyParsed = false
 			continue
 		}
 		f.fields = append(f.fields, formField{name, value})
@@ -196,12 +197,12 @@ func readParts(boundary string, body []byte) form {
 	if boundary == "" {
 		return form{}
 	}
-	f := form{complete: true}
+	f := form{fullyParsed: true}
 	reader := multipart.NewReader(bytes.NewReader(body), boundary)
 	for range maxMultipartParts {
 		part, err := reader.NextRawPart()
 		if err != nil {
-			f.complete = err == io.EOF //nolint:errorlint // the reader's contract
+			f.fullyParsed = err == io.EOF //nolint:errorlint // the reader's contract
 			return f
 		}
 		name := part.FormName()
@@ -210,18 +211,18 @@ func readParts(boundary string, body []byte) form {
 		}
 		value, err := io.ReadAll(part)
 		if err != nil {
-			f.complete = false
+			f.fullyParsed = false
 			return f
 		}
 		f.fields = append(f.fields, formField{name, string(value)})
 	}
-	f.complete = false
+	f.fullyParsed = false
 	return f
 }
 
 // queryValue returns the first value of a query parameter, unescaped, or "" if there is none.
 func (r *Request) queryValue(name string) string {
-	for _, f := range parseForm(r.Query).fields {
+	for _, f := range parseURLEncodedForm(r.Query).fields {
 		if f.name == name {
 			return f.value
 		}
@@ -229,7 +230,7 @@ func (r *Request) queryValue(name string) string {
 	return ""
 }
 
-func canonicalNames(names []string) []string {
+func canonicalHeaderNames(names []string) []string {
 	canonical := make([]string, len(names))
 	for i, name := range names {
 		canonical[i] = textproto.CanonicalMIMEHeaderKey(name)

@@ -70,7 +70,7 @@ type handshake struct {
 	secretChecks []condition
 	value        valueSource // the source of the value to echo, or of the token to sign
 	needsValue   bool        // whether the response needs this value
-	response     Response    // the part of the response that is the same for every request
+	baseResponse Response    // the part of the response that is the same for every request
 }
 
 // fixedResponse returns a response with a JSON body, or without a body if text is empty. A status
@@ -116,7 +116,7 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 			}
 			h.needsValue = true
 		}
-		if h.response, err = fixedResponse(spec.Status, spec.JSON); err != nil {
+		if h.baseResponse, err = fixedResponse(spec.Status, spec.JSON); err != nil {
 			return nil, err
 		}
 		all = append(all, h)
@@ -166,7 +166,8 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	for _, e := range presetTable() {
 		handshakes, err := e.compileHandshakes(nil)
 		if err != nil {
-			panic(fmt.Sprintf("sender: preset %s: %v", e.ID, err)) // readTable has compiled them
+			panic(fmt.Sprintf("sender: preset %s: %v", e.ID,
+				err)) // parsePresetTable has compiled them
 		}
 		for _, h := range handshakes {
 			if h.httpMethod != deliveryHTTPMethod {
@@ -221,7 +222,7 @@ const plainTextType = "text/plain"
 func (s *Sender) buildHandshakeResponse(
 	h *handshake, value string, r *Request, secretID string,
 ) Response {
-	response := h.response
+	response := h.baseResponse
 	response.Header = map[string]string{}
 	switch {
 	case h.spec.HMAC != nil:
@@ -232,7 +233,7 @@ func (s *Sender) buildHandshakeResponse(
 	}
 	for name, from := range h.spec.Headers {
 		if value := responseHeaderValue(from, r); value != "" {
-			response.Header[canonicalNames([]string{name})[0]] = value
+			response.Header[canonicalHeaderNames([]string{name})[0]] = value
 		}
 	}
 	return response

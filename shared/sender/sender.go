@@ -56,7 +56,7 @@ type Verdict struct {
 	// SecretID is the ID of the secret that verified the request.
 	SecretID string
 
-	method int // 1 + the index of the method that verified the request; 0 means none
+	methodNumber int // 1 + the index of the method that verified the request; 0 means none
 }
 
 // OK reports whether the request is from the sender.
@@ -71,7 +71,7 @@ type Sender struct {
 	deliveryIDSources []deliveryIDSource
 	handshakes        []handshake
 	responses         []conditionalResponse
-	outputs           []conditionalOutputFormat
+	outputFormats     []conditionalOutputFormat
 	secretHeaders     []string
 	wwwAuthenticate   string
 	tolerance         time.Duration // 0 means that the time is not checked
@@ -92,7 +92,7 @@ func Compile(c Config) (*Sender, error) {
 	if s.responses, err = s.entry.compileResponses(); err != nil {
 		return nil, err
 	}
-	s.outputs, err = s.entry.compileOutputs()
+	s.outputFormats, err = s.entry.compileOutputFormats()
 	return s, err
 }
 
@@ -107,7 +107,7 @@ func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err err
 		return nil, nil, err
 	}
 	s = &Sender{
-		entry: e, secretHeaders: canonicalNames(e.SecretHeaders),
+		entry: e, secretHeaders: canonicalHeaderNames(e.SecretHeaders),
 		wwwAuthenticate: e.wwwAuthenticateValue(),
 	}
 	if s.tolerance, err = parseTolerance(settings[settingTolerance]); err != nil {
@@ -169,7 +169,7 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 		usable := false
 		var why error
 		for i := range s.methods {
-			k, err := s.methods[i].readKey(secret.Text)
+			k, err := s.methods[i].parseKey(secret.Text)
 			if err != nil {
 				if why == nil || errors.As(why, new(secretPrefixError)) {
 					why = err
@@ -228,8 +228,8 @@ func (s *Sender) SecretHeaders() []string { return s.secretHeaders }
 // WWWAuthenticate returns the value of the WWW-Authenticate header in a refusal.
 func (s *Sender) WWWAuthenticate() string { return s.wwwAuthenticate }
 
-// NeedsURL reports whether the URL is signed. If it is, the ingress must know its public URL.
-func (s *Sender) NeedsURL() bool {
+// NeedsPublicURL reports whether the URL is signed. If it is, the ingress must know its public URL.
+func (s *Sender) NeedsPublicURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 

@@ -33,7 +33,7 @@ func compile(t testing.TB, c sender.Config) *sender.Sender {
 func TestEveryPresetHasVectors(t *testing.T) {
 	have := map[string]bool{}
 	for _, g := range signers() {
-		p, ok := sender.Lookup(g.preset)
+		p, ok := sender.LookupPreset(g.preset)
 		if !ok {
 			t.Errorf("a signer of no preset: %s", g.name)
 		}

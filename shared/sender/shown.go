@@ -12,7 +12,7 @@ import (
 // forbiddenSecretHeaders lists the canonical names of headers that an operator must not choose for
 // a secret. Records show the values of some of them outside the request's headers, where the secret
 // would not be hidden. The others are used by HTTP itself, so the secret could get lost.
-var forbiddenSecretHeaders = canonicalNames(slices.Concat(
+var forbiddenSecretHeaders = canonicalHeaderNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
 		"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
@@ -20,7 +20,7 @@ var forbiddenSecretHeaders = canonicalNames(slices.Concat(
 	},
 ))
 
-var credentialHeaders = canonicalNames(webhook.SecretHeaders())
+var credentialHeaders = canonicalHeaderNames(webhook.SecretHeaders())
 
 // CheckSecretsHidden returns a *ConfigError if a Config would show a secret to people who may not
 // see it, as a delivery ID or in another part of a record. Compile still accepts such a Config,
@@ -47,7 +47,7 @@ func CheckSecretsHidden(c Config) error {
 	if err != nil {
 		return err
 	}
-	secret := slices.Concat(credentialHeaders, canonicalNames(e.SecretHeaders), drop)
+	secret := slices.Concat(credentialHeaders, canonicalHeaderNames(e.SecretHeaders), drop)
 	texts, _ := e.configuredDeliveryIDSources(settings)
 	for _, text := range texts {
 		name, ok := strings.CutPrefix(text, "header:")
@@ -75,9 +75,9 @@ func SecretHeaders(preset string, settings map[string]string) []string {
 	return s.secretHeaders
 }
 
-// SecretOutsideHeaders reports whether requests of a preset contain the secret outside the headers.
-// It is then usually in the body, which is recorded and forwarded.
-func SecretOutsideHeaders(preset string) bool {
+// HasSecretOutsideHeaders reports whether requests of a preset contain the secret outside the
+// headers. It is then usually in the body, which is recorded and forwarded.
+func HasSecretOutsideHeaders(preset string) bool {
 	e, err := findEntry(preset)
 	return err == nil && slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme == schemeStatic && !strings.HasPrefix(m.Signature, "header:")

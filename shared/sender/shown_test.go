@@ -111,7 +111,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 
 func TestSecretInBody(t *testing.T) {
 	for _, p := range sender.Presets() {
-		if got, want := sender.SecretOutsideHeaders(p.ID), p.ID == "msgraph"; got != want {
+		if got, want := sender.HasSecretOutsideHeaders(p.ID), p.ID == "msgraph"; got != want {
 			t.Errorf("%s: %t, want %t", p.ID, got, want)
 		}
 	}

@@ -108,7 +108,7 @@ func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 		return m.signature.set(r,
 			"Basic "+base64.StdEncoding.EncodeToString([]byte(m.user+":"+string(k.bytes))))
 	case schemeTwilio:
-		r.addBodyHash()
+		r.addBodyHashParam()
 	}
 	timeText := strconv.FormatInt(now.Unix(), 10)
 	if m.timeUnit == "ms" {
@@ -172,11 +172,11 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 	return text
 }
 
-// addBodyHash adds the SHA-256 hash of the body to the URL as a query parameter, as Twilio does,
-// unless the body is a form.
-func (r *Request) addBodyHash() {
+// addBodyHashParam adds the SHA-256 hash of the body to the URL as a query parameter, as Twilio
+// does, unless the body is a form.
+func (r *Request) addBodyHashParam() {
 	if mediaType, _, _ := strings.Cut(r.header("Content-Type"),
-		";"); strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {
+		";"); strings.EqualFold(strings.TrimSpace(mediaType), urlEncodedFormType) {
 		return
 	}
 	sum := sha256.Sum256(r.Body)

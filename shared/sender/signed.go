@@ -55,10 +55,10 @@ func (m *method) signedView(r *Request) *Request {
 	// Twilio signs the names and values of a form, not the bytes of the body. So the view has the
 	// form, but no JSON document.
 	case m.scheme == schemeTwilio && r.signedURLParam(bodyHashParam) == "":
-		f := parseForm(string(r.Body))
+		f := parseURLEncodedForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
 	case m.scheme == schemeTwilio || m.message.hasPart(partBody):
-		view.setDocumentAndForm(r)
+		view.parseIgnoringContentType(r)
 	case m.message.hasPart(partPayload):
 		text := r.signedPayload()
 		var document gjson.Result
@@ -75,13 +75,13 @@ func (m *method) signedView(r *Request) *Request {
 	return view
 }
 
-// setDocumentAndForm parses the body regardless of its Content-Type: as JSON, or else as a form,
-// whose payload field may contain JSON. r is a copy of original without its cache. If original
-// already has the JSON document and is not declared as a form, setDocumentAndForm reuses that
-// document.
-func (r *Request) setDocumentAndForm(original *Request) {
+// parseIgnoringContentType parses the body regardless of its Content-Type: as JSON, or else as a
+// form, whose payload field may contain JSON. r is a copy of original without its cache. If
+// original already has the JSON document and is not declared as a form, parseIgnoringContentType
+// reuses that document.
+func (r *Request) parseIgnoringContentType(original *Request) {
 	document := original.json()
-	if !document.Exists() || original.form.isDeclared() {
+	if !document.Exists() || original.form.isDeclaredByContentType() {
 		// Because of its Content-Type, which is not signed, original may have parsed the body as a
 		// form. Parse it as JSON if it is JSON.
 		document = gjson.Result{}
@@ -106,5 +106,5 @@ func parseFormBody(body []byte) form {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		return readParts(string(bytes.TrimRight(line, " \t\r")), body)
 	}
-	return parseForm(string(body))
+	return parseURLEncodedForm(string(body))
 }

@@ -21,19 +21,20 @@ type Preset struct {
 	// Aliases holds other names that a Config may use instead of ID.
 	Aliases []string
 	// Title is the provider's display name.
-	Title string
-	Docs  string // URL of the provider's documentation
+	Title   string
+	DocsURL string // URL of the provider's documentation
 	// Verifies reports whether requests are verified with a secret or a public key.
 	Verifies bool
 	Secret   *SecretInfo // nil means that the preset has no secret
 	// Settings holds the settings that a Config of this preset may have.
-	Settings          []Setting
-	Setup             []string // the steps to set up the webhook, in the provider's terms
-	DeliveryID        []string // the sources of the delivery ID, in order; signed ones first
-	SignedDeliveryIDs []string // the elements of DeliveryID that are signed
-	Handshakes        []string // the titles of the handshakes
-	Notes             []string // notes for operators, including unconfirmed facts
-	NeedsURL          bool     // whether the URL is signed; the ingress then needs its public URL
+	Settings                []Setting
+	SetupSteps              []string // the steps to set up the webhook, in the provider's terms
+	DeliveryIDSources       []string // the sources of the delivery ID, in order; signed ones first
+	SignedDeliveryIDSources []string // the elements of DeliveryIDSources that are signed
+	Handshakes              []string // the titles of the handshakes
+	Notes                   []string // notes for operators, including unconfirmed facts
+	// NeedsPublicURL reports whether the URL is signed. The ingress then needs its public URL.
+	NeedsPublicURL bool
 }
 
 // SecretInfo describes the secret of a preset.
@@ -75,13 +76,13 @@ type presetEntry struct {
 	GeneralKind string `json:"general"`
 	// UnsignedDeliveryIDSources holds the sources of delivery IDs that no signature covers, in
 	// order.
-	UnsignedDeliveryIDSources []string        `json:"delivery"`
-	Handshakes                []handshakeSpec `json:"handshakes"`
-	Responses                 []responseSpec  `json:"responses"`
-	Outputs                   []outputSpec    `json:"outputs"`
-	SecretHeaders             []string        `json:"drop"`
-	GivesUpOn4xx              bool            `json:"givesUpOn4xx"`
-	Notes                     []string        `json:"notes"`
+	UnsignedDeliveryIDSources []string           `json:"delivery"`
+	Handshakes                []handshakeSpec    `json:"handshakes"`
+	Responses                 []responseSpec     `json:"responses"`
+	Outputs                   []outputFormatSpec `json:"outputs"`
+	SecretHeaders             []string           `json:"drop"`
+	GivesUpOn4xx              bool               `json:"givesUpOn4xx"`
+	Notes                     []string           `json:"notes"`
 }
 
 type secretSpec struct {
@@ -109,15 +110,15 @@ func (e *presetEntry) capturesSecret() bool {
 
 // presetTable returns the built-in table of senders. A test ensures that it can be parsed.
 var presetTable = sync.OnceValue(func() []*presetEntry {
-	entries, err := readTable(presetsJSON)
+	entries, err := parsePresetTable(presetsJSON)
 	if err != nil {
 		panic(err)
 	}
 	return entries
 })
 
-// readTable parses a table of senders. Unknown members and duplicate IDs are errors.
-func readTable(text []byte) ([]*presetEntry, error) {
+// parsePresetTable parses a table of senders. Unknown members and duplicate IDs are errors.
+func parsePresetTable(text []byte) ([]*presetEntry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	var entries []*presetEntry
@@ -175,7 +176,7 @@ func (e *presetEntry) check() error {
 	if _, err := e.compileResponses(); err != nil {
 		return err
 	}
-	_, err := e.compileOutputs()
+	_, err := e.compileOutputFormats()
 	return err
 }
 
@@ -209,7 +210,7 @@ func findEntry(id string) (*presetEntry, error) {
 // toleranceSeconds, if requests contain a time; and deliveryId, which every preset has.
 func (e *presetEntry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
-	if e.hasTime() {
+	if e.checksTime() {
 		all = append(all, Setting{
 			Name: settingTolerance, Default: fmt.Sprint(defaultToleranceSeconds),
 			Label: "Seconds that the signed time may differ from now, before or after; 0: any",
@@ -222,7 +223,7 @@ func (e *presetEntry) allSettings() []Setting {
 	})
 }
 
-func (e *presetEntry) hasTime() bool {
+func (e *presetEntry) checksTime() bool {
 	return e.GeneralKind == generalPresetHMAC || slices.ContainsFunc(e.VerificationMethods,
 		func(m methodSpec) bool {
 			return m.Time != nil
@@ -239,8 +240,8 @@ func Presets() []Preset {
 	return presets
 }
 
-// Lookup returns the preset with the given ID or alias, and reports whether there is one.
-func Lookup(id string) (Preset, bool) {
+// LookupPreset returns the preset with the given ID or alias, and reports whether there is one.
+func LookupPreset(id string) (Preset, bool) {
 	e, err := findEntry(id)
 	if err != nil {
 		return Preset{}, false
@@ -250,11 +251,12 @@ func Lookup(id string) (Preset, bool) {
 
 func (e *presetEntry) preset() Preset {
 	p := Preset{
-		ID: e.ID, Aliases: e.Aliases, Title: e.Title, Docs: e.Docs, Verifies: e.Secret != nil,
-		Settings: e.allSettings(), Setup: e.Setup,
-		DeliveryID: e.builtInDeliveryIDSources(), Notes: e.notes(),
+		ID: e.ID, Aliases: e.Aliases, Title: e.Title, DocsURL: e.Docs, Verifies: e.Secret != nil,
+		Settings: e.allSettings(), SetupSteps: e.Setup,
+		DeliveryIDSources: e.builtInDeliveryIDSources(), Notes: e.notes(),
 	}
-	p.SignedDeliveryIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.UnsignedDeliveryIDSources)]
+	signed := len(p.DeliveryIDSources) - len(e.UnsignedDeliveryIDSources)
+	p.SignedDeliveryIDSources = p.DeliveryIDSources[:signed]
 	if e.Secret != nil {
 		p.Secret = &SecretInfo{
 			Label:    e.Secret.Label,
@@ -267,7 +269,7 @@ func (e *presetEntry) preset() Preset {
 	for _, h := range e.Handshakes {
 		p.Handshakes = append(p.Handshakes, h.Title)
 	}
-	p.NeedsURL = slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
+	p.NeedsPublicURL = slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
 		return m.Scheme == schemeTwilio || strings.Contains(m.Message, "{url}")
 	})
 	return p

@@ -8,7 +8,7 @@ import (
 
 // The embedded presets.json can be parsed and has the texts that operators need.
 func TestTable(t *testing.T) {
-	entries, err := readTable(presetsJSON)
+	entries, err := parsePresetTable(presetsJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func TestBadTables(t *testing.T) {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`
 	}
 	const good = `"scheme":"hmac","hash":"sha256","encoding":"hex","signature":"header:S"`
-	if _, err := readTable([]byte(entry(`{` + good + `}`))); err != nil {
+	if _, err := parsePresetTable([]byte(entry(`{` + good + `}`))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readTable([]byte(entry(`{` + good +
+	if _, err := parsePresetTable([]byte(entry(`{` + good +
 		`,"time":{"from":"header:T","unit":"s","unsigned":"the provider repeats within a minute"}}`))); err != nil {
 		t.Error("a time that is not signed, with the reason:", err)
 	}
@@ -85,7 +85,8 @@ func TestBadTables(t *testing.T) {
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"handshakes":[{"title":"t","when":{"ptr:/a":"b"},"json":"{"}]}]`: "JSON",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"responses":[{"json":"{"}]}]`:                                    "JSON",
 	} {
-		if _, err := readTable([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsePresetTable([]byte(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

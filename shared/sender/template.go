@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// template describes the signed message as a sequence of literals and parts of the request.
-type template []templatePart
+// messageTemplate describes the signed message as a sequence of literals and parts of the request.
+type messageTemplate []messagePart
 
-type templatePart struct {
+type messagePart struct {
 	kind    partKind
 	literal string
 	source  valueSource
@@ -31,15 +31,15 @@ const (
 // parseTemplate parses a template. builtIn means that text comes from the built-in table of senders
 // rather than from an operator's setting. Only a built-in template may contain {payload}, {secret},
 // {ptr:…} and {form:…}. {id} stands for the value at the source id.
-func parseTemplate(text string, builtIn bool, id *valueSource) (template, error) {
-	var t template
+func parseTemplate(text string, builtIn bool, id *valueSource) (messageTemplate, error) {
+	var t messageTemplate
 	for text != "" {
 		literal, rest, opens := strings.Cut(text, "{")
 		if strings.Contains(literal, "}") {
 			return nil, errors.New("the message has a } without a {")
 		}
 		if literal != "" {
-			t = append(t, templatePart{kind: partLiteral, literal: literal})
+			t = append(t, messagePart{kind: partLiteral, literal: literal})
 		}
 		if !opens {
 			break
@@ -57,40 +57,40 @@ func parseTemplate(text string, builtIn bool, id *valueSource) (template, error)
 	return t, nil
 }
 
-func parsePart(name string, builtIn bool, id *valueSource) (templatePart, error) {
+func parsePart(name string, builtIn bool, id *valueSource) (messagePart, error) {
 	switch name {
 	case "body":
-		return templatePart{kind: partBody}, nil
+		return messagePart{kind: partBody}, nil
 	case "time":
-		return templatePart{kind: partTime}, nil
+		return messagePart{kind: partTime}, nil
 	case "url":
-		return templatePart{kind: partURL}, nil
+		return messagePart{kind: partURL}, nil
 	case "method":
-		return templatePart{kind: partMethod}, nil
+		return messagePart{kind: partMethod}, nil
 	case "id":
 		if id == nil {
-			return templatePart{}, errors.New("the message has {id}, so idHeader is required")
+			return messagePart{}, errors.New("the message has {id}, so idHeader is required")
 		}
-		return templatePart{kind: partSource, source: *id}, nil
+		return messagePart{kind: partSource, source: *id}, nil
 	}
 	switch {
 	case builtIn && name == "payload":
-		return templatePart{kind: partPayload}, nil
+		return messagePart{kind: partPayload}, nil
 	case builtIn && name == "secret":
-		return templatePart{kind: partSecret}, nil
+		return messagePart{kind: partSecret}, nil
 	case builtIn || strings.HasPrefix(name, "header:"):
 		s, err := parseSource(name, builtIn)
 		if err != nil {
-			return templatePart{}, fmt.Errorf("the message's part {%s}: %w", name, err)
+			return messagePart{}, fmt.Errorf("the message's part {%s}: %w", name, err)
 		}
-		return templatePart{kind: partSource, source: s}, nil
+		return messagePart{kind: partSource, source: s}, nil
 	}
-	return templatePart{},
+	return messagePart{},
 		fmt.Errorf("the message has no part {%s}: there are {body}, {time}, {id}, {url}, "+
 			"{method} and {header:Name}", name)
 }
 
-func (t template) hasPart(kind partKind) bool {
+func (t messageTemplate) hasPart(kind partKind) bool {
 	for i := range t {
 		if t[i].kind == kind {
 			return true
@@ -100,11 +100,11 @@ func (t template) hasPart(kind partKind) bool {
 }
 
 // coversBody reports whether the whole body is signed.
-func (t template) coversBody() bool { return t.hasPart(partBody) || t.hasPart(partPayload) }
+func (t messageTemplate) coversBody() bool { return t.hasPart(partBody) || t.hasPart(partPayload) }
 
 // firstMissingPart returns the first source in the template for which the request has no value, or
 // "" if there is none.
-func (t template) firstMissingPart(r *Request) string {
+func (t messageTemplate) firstMissingPart(r *Request) string {
 	for i := range t {
 		if t[i].kind == partSource && t[i].source.value(r) == "" {
 			return t[i].source.String()
@@ -139,7 +139,7 @@ func (s valueSource) String() string {
 
 // write calls the function write with each part of the signed message, in order. time is the time
 // of signing, as written in the request.
-func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
+func (t messageTemplate) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {
 		case partLiteral:

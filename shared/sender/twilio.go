@@ -29,8 +29,8 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 			return nil
 		}
 	} else {
-		f := parseForm(string(r.Body))
-		if !f.complete && len(r.Body) > 0 { // a pair that cannot be parsed is not signed
+		f := parseURLEncodedForm(string(r.Body))
+		if !f.fullyParsed && len(r.Body) > 0 { // a pair that cannot be parsed is not signed
 			return nil
 		}
 		tail = joinSortedFields(f.fields)
@@ -48,7 +48,7 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 // signedURLParam returns the first value of a parameter of the signed URL, or "" if there is none.
 func (r *Request) signedURLParam(name string) string {
 	_, query, _ := strings.Cut(r.URL, "?")
-	for _, f := range parseForm(query).fields {
+	for _, f := range parseURLEncodedForm(query).fields {
 		if f.name == name {
 			return f.value
 		}

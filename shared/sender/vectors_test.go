@@ -50,7 +50,7 @@ func (v *outsideVector) presetOf() string {
 	case "generic-hmac", "scalr", "x-twitter":
 		return "hmac"
 	}
-	if _, ok := sender.Lookup(v.Provider); ok {
+	if _, ok := sender.LookupPreset(v.Provider); ok {
 		return v.Provider
 	}
 	return ""
@@ -61,7 +61,7 @@ func (v *outsideVector) config() sender.Config {
 	if v.Secret != "" {
 		c.Secrets = []sender.Secret{{ID: "1", Text: v.Secret}}
 	}
-	preset, _ := sender.Lookup(c.Preset)
+	preset, _ := sender.LookupPreset(c.Preset)
 	for _, s := range preset.Settings {
 		if s.Name == "toleranceSeconds" && v.At == nil {
 			c.Settings[s.Name] = "0"

@@ -32,12 +32,13 @@ type Config struct {
 	ConnectFlags
 	ShutdownFlags
 	LogFlags
-	InProcess
+	InProcessSettings
 }
 
-// InProcess holds the objects that a Go program passes to a service if it runs several services in
-// one process. No flag sets them. The zero value is for a service that is alone in its process.
-type InProcess struct {
+// InProcessSettings holds the objects that a Go program passes to a service if it runs several
+// services in one process. No flag sets them. The zero value is for a service that is alone in its
+// process.
+type InProcessSettings struct {
 	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.
 	NATSOptions []nats.Option
@@ -88,7 +89,7 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 func (s *Service) startOpsAndListener(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
-	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.NewLoggerAndOps(ctx, c.Name, c.Ops, c.Log,
+	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.Start(ctx, c.Name, c.Ops, c.Log,
 		c.LogLevel,
 		c.OpsAddr); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (s *Service) startOpsAndListener(ctx context.Context) (err error) {
 			return err
 		}
 		s.Add(stopTraces)
-		s.Ops.Traces = traces
+		s.Ops.TracerProvider = traces
 	}
 	if s.listener = c.Listener; s.listener == nil {
 		if s.listener, err = ops.Listen(ctx, c.Addr, "--addr"); err != nil {
@@ -128,7 +129,7 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add(s.NATS.Close)
-	bus.Register(s.Ops.Metrics, c.Name, s.NATS)
+	bus.RegisterMetrics(s.Ops.Metrics, c.Name, s.NATS)
 	if s.JetStream, err = jetstream.New(s.NATS); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
@@ -147,9 +148,9 @@ func (s *Service) Serve(
 	),
 ) error {
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
-	s.Start(ctx, s.awaitConnectionClosed)
-	s.Start(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
-	s.Ops.Ready.MarkReady(s.config.Name)
+	s.StartRequired(ctx, s.awaitConnectionClosed)
+	s.StartRequired(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
+	s.Ops.Readiness.MarkReady(s.config.Name)
 	addr := s.listener.Addr().String()
 	s.Log.WithFields(about).WithFields(logrus.Fields{
 		"addr":     addr,
@@ -180,7 +181,7 @@ func (s *Service) serve(ctx context.Context, server *http.Server) error {
 		return fmt.Errorf("%s ended: %w", s.config.Description, err)
 	case <-ctx.Done():
 	}
-	s.Ops.Ready.MarkNotReady(s.config.Name, "stopping")
+	s.Ops.Readiness.MarkNotReady(s.config.Name, "stopping")
 	s.Log.Info(s.config.Name + " stops: it accepts no more and finishes what is in flight")
 	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()

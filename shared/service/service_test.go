@@ -21,7 +21,7 @@ func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	config := service.Config{Name: "service", Description: "nothing"}
 	config.Addr, config.OpsAddr, config.NATSURL = "127.0.0.1:0", "127.0.0.1:0", server.URL()
 	config.ConnectTimeout, config.ShutdownTimeout = 20*time.Second, time.Second
-	config.Log = logtest.Quiet()
+	config.Log = logtest.Discard()
 	err := service.Run(t.Context(), config, func(ctx context.Context, s *service.Service) error {
 		if err := s.Connect(ctx); err != nil {
 			return err

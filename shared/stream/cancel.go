@@ -29,9 +29,9 @@ const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
-// EnsureCancellations creates the bucket if it does not exist. It makes an existing bucket keep its
-// keys for at least s.MaxAge, the time for which the stream keeps messages.
-func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
+// EnsureCancellationsBucket creates the bucket if it does not exist. It makes an existing bucket
+// keep its keys for at least s.MaxAge, the time for which the stream keeps messages.
+func EnsureCancellationsBucket(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	err := extendCancellationsMaxAge(ctx, js, s.MaxAge)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{

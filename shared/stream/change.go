@@ -13,9 +13,9 @@ import (
 // stream contains: their number, their total size and the age of the oldest one.
 type ExecutionsStreamState struct {
 	Settings
-	Messages uint64    // number of messages in the stream
-	Bytes    uint64    // their size, including the server's overhead
-	Oldest   time.Time // when the oldest message was stored; zero if the stream is empty
+	Messages       uint64    // number of messages in the stream
+	Bytes          uint64    // their size, including the server's overhead
+	OldestStoredAt time.Time // when the oldest message was stored; zero if the stream is empty
 }
 
 // ReadExecutionsStreamState reads the current settings and size of EXECUTIONS from the server. It
@@ -38,7 +38,7 @@ func ReadExecutionsStreamState(
 		Messages: info.State.Msgs, Bytes: info.State.Bytes,
 	}
 	if state.Messages > 0 {
-		state.Oldest = info.State.FirstTime
+		state.OldestStoredAt = info.State.FirstTime
 	}
 	return state, nil
 }
@@ -68,7 +68,8 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 		config := s.CachedInfo().Config
 		config.MaxAge = to.MaxAge
 		if name == ExecutionsName {
-			config.Duplicates, config.MaxBytes = to.DedupWindow, to.ExecutionsConfig().MaxBytes
+			config.Duplicates = to.DedupWindow
+			config.MaxBytes = to.ExecutionsStreamConfig().MaxBytes
 		}
 		if _, err := js.UpdateStream(ctx, config); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)

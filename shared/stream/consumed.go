@@ -18,15 +18,15 @@ func Unacknowledged(info *jetstream.ConsumerInfo) int64 {
 	return int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // below 2^63
 }
 
-// Idle reports whether a consumer has delivered all of its messages and every one of them is
+// IsDrained reports whether a consumer has delivered all of its messages and every one of them is
 // acknowledged.
-func Idle(info *jetstream.ConsumerInfo) bool { return Unacknowledged(info) == 0 }
+func IsDrained(info *jetstream.ConsumerInfo) bool { return Unacknowledged(info) == 0 }
 
 // CaughtUp reports whether a consumer has acknowledged all its messages up to the sequence last. An
 // idle consumer has always caught up, even if the last sequence that it has acknowledged is lower:
 // the last message of the stream may belong to another consumer or may have been deleted.
 func CaughtUp(info *jetstream.ConsumerInfo, last uint64) bool {
-	return info.AckFloor.Stream >= last || Idle(info)
+	return info.AckFloor.Stream >= last || IsDrained(info)
 }
 
 // AwaitConsumed waits until a consumer has acknowledged everything that was in its stream at the

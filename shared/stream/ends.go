@@ -20,25 +20,25 @@ const AnyQueue = "*"
 // not exist.
 const natsStatusNotFound = "404"
 
-// FirstFinalReport returns the first final report on an execution in PROGRESS. Later reports do not
-// count. If there is no final report, it returns the last report with the state running, or nil if
-// there is no report at all. queue may be AnyQueue. Any replica of the stream may respond, and a
-// lagging one may not have the newest reports.
-func FirstFinalReport(
+// FirstFinalOrLastReport returns the first final report on an execution in PROGRESS. Later reports
+// do not count. If there is no final report, it returns the last report with the state running, or
+// nil if there is no report at all. queue may be AnyQueue. Any replica of the stream may respond,
+// and a lagging one may not have the newest reports.
+func FirstFinalOrLastReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
-	return Layout{}.FirstFinalReport(ctx, nc, queue, workflowID, executionID)
+	return Layout{}.FirstFinalOrLastReport(ctx, nc, queue, workflowID, executionID)
 }
 
-// FirstFinalReport is like the FirstFinalReport function, but for an execution whose start message
-// is stored in the stream that l identifies. For a queue's own stream, queue must not be AnyQueue,
-// because the name of the stream of reports contains the name of the queue.
-func (l Layout) FirstFinalReport(
+// FirstFinalOrLastReport is like the FirstFinalOrLastReport function, but for an execution whose
+// start message is stored in the stream that l identifies. For a queue's own stream, queue must not
+// be AnyQueue, because the name of the stream of reports contains the name of the queue.
+func (l Layout) FirstFinalOrLastReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
 	subject := l.ProgressSubject(queue, workflowID, executionID)
 	for from := uint64(1); ; from++ {
-		msg, err := nextMessage(ctx, nc, subject, from)
+		msg, err := nextReport(ctx, nc, subject, from)
 		if err != nil || msg == nil {
 			return found, err
 		}
@@ -58,9 +58,9 @@ func (l Layout) FirstFinalReport(
 	}
 }
 
-// nextMessage returns the first report on a subject whose sequence number is at least from, or nil
+// nextReport returns the first report on a subject whose sequence number is at least from, or nil
 // if there is none.
-func nextMessage(
+func nextReport(
 	ctx context.Context, nc *nats.Conn, subject string, from uint64,
 ) (*nats.Msg, error) {
 	name := StreamOf(subject)

@@ -195,11 +195,11 @@ func Decode(subject string, header nats.Header, data []byte) (DecodedMessage, er
 		trace = values[0]
 	}
 	switch {
-	case IsStart(subject):
+	case IsStartSubject(subject):
 		event.Start, err = decodeStart(data, trace)
-	case isRejected(subject):
+	case isRejectedSubject(subject):
 		event.Rejection, err = decodeRejection(data, trace)
-	case IsProgress(subject):
+	case IsProgressSubject(subject):
 		event.Progress, err = decodeProgress(subject, data)
 	default:
 		err = errors.New("no such subject")
@@ -219,7 +219,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	kind, err := bodyKind(int32(m.GetBodyKind()))
+	kind, err := bodyKindFromWire(int32(m.GetBodyKind()))
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	}, nil
 }
 
-func bodyKind(number int32) (execution.BodyKind, error) {
+func bodyKindFromWire(number int32) (execution.BodyKind, error) {
 	if k := hookstartv1.BodyKind(number); k < hookstartv1.BodyKind_BODY_KIND_JSON ||
 		k > hookstartv1.BodyKind_BODY_KIND_BINARY {
 		return 0, fmt.Errorf("body kind %d is not known", number)

@@ -43,9 +43,9 @@ func OwnStreamName(queue string) string { return ownStreamPrefix + queue }
 // OwnProgressStreamName returns the name of a queue's own stream of reports.
 func OwnProgressStreamName(queue string) string { return ownProgressStreamPrefix + queue }
 
-// QueueOfStream returns the queue whose own stream of start messages has the given name. ok is
+// QueueOfOwnStream returns the queue whose own stream of start messages has the given name. ok is
 // false if the name belongs to another stream.
-func QueueOfStream(name string) (queue string, ok bool) {
+func QueueOfOwnStream(name string) (queue string, ok bool) {
 	return queueFromStreamName(name, ownStreamPrefix)
 }
 
@@ -56,9 +56,9 @@ func queueFromStreamName(name, prefix string) (queue string, ok bool) {
 	return queue, true
 }
 
-// QueueOfProgressStream returns the queue whose own stream of reports has the given name. ok is
+// QueueOfOwnProgressStream returns the queue whose own stream of reports has the given name. ok is
 // false if the name belongs to another stream.
-func QueueOfProgressStream(name string) (queue string, ok bool) {
+func QueueOfOwnProgressStream(name string) (queue string, ok bool) {
 	return queueFromStreamName(name, ownProgressStreamPrefix)
 }
 
@@ -191,7 +191,7 @@ func LayoutOf(subject string) (l Layout, queue string) {
 // message, a rejection or a report.
 func StreamOf(subject string) string {
 	l, queue := LayoutOf(subject)
-	if IsProgress(subject) {
+	if IsProgressSubject(subject) {
 		return l.ProgressStreamName(queue)
 	}
 	return l.StreamName(queue)
@@ -350,17 +350,19 @@ func (l QueueStreamLimits) placement() *jetstream.Placement {
 // OwnStreamConfig returns the configuration of a queue's own stream of start messages and
 // rejections: the settings s, overridden by limits.
 func (s Settings) OwnStreamConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
-	config := s.withLimits(limits).ExecutionsConfig()
+	config := s.withLimits(limits).ExecutionsStreamConfig()
 	config.Name, config.Subjects = OwnStreamName(queue), []string{ownSubjectPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
 	config.Placement = limits.placement()
 	return config
 }
 
-// OwnProgressConfig returns the configuration of a queue's own stream of reports: the settings s,
-// overridden by limits.
-func (s Settings) OwnProgressConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
-	config := s.withLimits(limits).ProgressConfig()
+// OwnProgressStreamConfig returns the configuration of a queue's own stream of reports: the
+// settings s, overridden by limits.
+func (s Settings) OwnProgressStreamConfig(
+	queue string, limits QueueStreamLimits,
+) jetstream.StreamConfig {
+	config := s.withLimits(limits).ProgressStreamConfig()
 	config.Name, config.Subjects = OwnProgressStreamName(queue),
 		[]string{ownProgressSubjectPrefix + queue + ".*.*"}
 	config.Description = "hookstart: what runners report of executions of the queue " + queue
@@ -390,7 +392,7 @@ func EnsureOwnStreams(
 			return ErrPlacementNeedsCluster
 		}
 	}
-	starts, reports := s.OwnStreamConfig(queue, limits), s.OwnProgressConfig(queue, limits)
+	starts, reports := s.OwnStreamConfig(queue, limits), s.OwnProgressStreamConfig(queue, limits)
 	// Create the stream of reports first: a runner that receives a start message must be able to
 	// report the execution's final state.
 	for {
@@ -402,7 +404,7 @@ func EnsureOwnStreams(
 			break
 		}
 		// The server refused the stream because it reserves disk space for the whole size limit.
-		// Try a smaller limit: see ensureProgress.
+		// Try a smaller limit: see ensureProgressStream.
 		reports.MaxBytes /= 4
 	}
 	return createOrUpdateStream(ctx, js, &starts)
@@ -457,8 +459,8 @@ func StreamNames(
 ) (starts, reports []string, err error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject("executions.>"))
 	for name := range names.Name() {
-		_, own := QueueOfStream(name)
-		_, ownReports := QueueOfProgressStream(name)
+		_, own := QueueOfOwnStream(name)
+		_, ownReports := QueueOfOwnProgressStream(name)
 		switch {
 		case own || name == ExecutionsName:
 			starts = append(starts, name)

@@ -42,8 +42,8 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			},
 		} {
 			got, ok := stream.ParseStartSubject(subject)
-			if diff := cmp.Diff(want, got); diff != "" || !ok || !stream.IsStart(subject) ||
-				stream.IsProgress(subject) || stream.IsDedupMarkerSubject(subject) {
+			if diff := cmp.Diff(want, got); diff != "" || !ok || !stream.IsStartSubject(subject) ||
+				stream.IsProgressSubject(subject) || stream.IsDedupMarkerSubject(subject) {
 				t.Errorf("%s: %v\n%s", subject, ok, diff)
 			}
 			if name := stream.StreamOf(subject); name != layout.StreamName(want.Queue) {
@@ -63,12 +63,12 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			}
 		}
 		if stream.IsDedupMarkerSubject(rejected) || !stream.IsDedupMarkerSubject(remembered) ||
-			stream.IsStart(remembered) || stream.IsStart(rejected) {
+			stream.IsStartSubject(remembered) || stream.IsStartSubject(rejected) {
 			t.Error(rejected, remembered)
 		}
 		queue, workflowID, executionID, ok := stream.ParseProgressSubject(report)
 		if !ok || queue != "q" || workflowID != "wf" || executionID != id ||
-			!stream.IsProgress(report) {
+			!stream.IsProgressSubject(report) {
 			t.Error(report, queue, workflowID, executionID, ok)
 		}
 		if stream.StreamOf(report) != layout.ProgressStreamName("q") ||
@@ -83,7 +83,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}
 		main := group.ConsumerConfigForLayout(layout, stream.RunnerAckWait)
-		lane := group.LaneConfig(3, &jetstream.ConsumerInfo{Config: main})
+		lane := group.LaneConsumerConfig(3, &jetstream.ConsumerInfo{Config: main})
 		name, number, ok := stream.LaneOfConsumer(lane, "q")
 		if !ok || name != "g-3" || number != 3 ||
 			lane.FilterSubject != layout.LaneFilterSubject("q", 3) {

@@ -92,7 +92,7 @@ func IsConsumerDrained(
 	if err != nil {
 		return false, fmt.Errorf("consumer %s: %w", consumer, err)
 	}
-	return Idle(found.CachedInfo()), nil
+	return IsDrained(found.CachedInfo()), nil
 }
 
 // AreLanesDrained reports whether no execution with an order key is waiting in the stream that
@@ -123,7 +123,7 @@ func AreLanesDrained(
 		if _, _, ok := LaneOfConsumer(c.Config, queue); !ok {
 			continue
 		}
-		if !Idle(c) {
+		if !IsDrained(c) {
 			return false, nil
 		}
 		taken = true
@@ -151,11 +151,11 @@ func QueuesWithOwnStreams(
 		return nil, err
 	}
 	for _, name := range starts {
-		queue, ok := QueueOfStream(name)
+		queue, ok := QueueOfOwnStream(name)
 		if !ok {
 			continue
 		}
-		settings, _, err := readQueueSettings(ctx, js, queue)
+		settings, _, err := readQueueRecord(ctx, js, queue)
 		if err != nil {
 			return nil, err
 		}
@@ -164,10 +164,10 @@ func QueuesWithOwnStreams(
 	return queues, nil
 }
 
-// EnsureOwnConsumers ensures that each group with a consumer in the shared stream also has one in
-// the queue's own stream. So a group that is offline while its queue moves, or that may not create
-// consumers, finds its consumer when it comes back.
-func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue string) error {
+// EnsureOwnStreamConsumers ensures that each group with a consumer in the shared stream also has
+// one in the queue's own stream. So a group that is offline while its queue moves, or that may not
+// create consumers, finds its consumer when it comes back.
+func EnsureOwnStreamConsumers(ctx context.Context, js jetstream.JetStream, queue string) error {
 	shared, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", ExecutionsName, err)

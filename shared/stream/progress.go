@@ -13,11 +13,11 @@ import (
 // a delivery would make that delivery look like a repeat.
 const ProgressName = "PROGRESS"
 
-// minProgressStreamBytes is the smallest size limit that ensureProgress tries if there is little
-// disk space.
+// minProgressStreamBytes is the smallest size limit that ensureProgressStream tries if there is
+// little disk space.
 const minProgressStreamBytes = 16 << 20
 
-// ProgressConfig returns the configuration of the stream of reports.
+// ProgressStreamConfig returns the configuration of the stream of reports.
 //
 // When the stream is full it drops its oldest messages, most of which have already been recorded.
 // If it refused new ones instead, runners would repeat executions until the oldest messages expire.
@@ -28,7 +28,7 @@ const minProgressStreamBytes = 16 << 20
 // stored. The server has no setting for that: a window of zero means two minutes, and the minimum
 // is 100 ms. Only a stream with a source may have no window (stream.go of nats-server 2.15.2,
 // checkStreamCfg). So this stream has a source that never delivers anything.
-func (s Settings) ProgressConfig() jetstream.StreamConfig {
+func (s Settings) ProgressStreamConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {
 		maxBytes = DefaultSettings.ProgressMaxBytes
@@ -48,9 +48,9 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports, or checks the settings of an existing one.
-func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
-	want := s.ProgressConfig()
+// ensureProgressStream creates the stream of reports, or checks the settings of an existing one.
+func ensureProgressStream(ctx context.Context, js jetstream.JetStream, s Settings) error {
+	want := s.ProgressStreamConfig()
 	existing, err := js.Stream(ctx, ProgressName)
 	for errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)

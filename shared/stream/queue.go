@@ -93,9 +93,9 @@ func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
 	}}
 }
 
-// readQueueSettings returns the settings in a queue's record and the record's revision, which is 0
+// readQueueRecord returns the settings in a queue's record and the record's revision, which is 0
 // if there is no record.
-func readQueueSettings(
+func readQueueRecord(
 	ctx context.Context, js jetstream.JetStream, queue string,
 ) (s QueueSettings, revision uint64, err error) {
 	bucket, err := js.KeyValue(ctx, settingsBucket)
@@ -272,7 +272,7 @@ func EnsureRunnerConsumer(
 	read := func() (s QueueSettings, revision uint64, err error) {
 		reading, cancel := context.WithTimeout(ctx, readSettingsTimeout)
 		defer cancel()
-		if s, revision, err = readQueueSettings(reading, js, g.Queue); ctx.Err() == nil &&
+		if s, revision, err = readQueueRecord(reading, js, g.Queue); ctx.Err() == nil &&
 			(reading.Err() != nil || errors.Is(err, nats.ErrNoResponders)) {
 			return QueueSettings{}, 0, nil
 		}

@@ -24,11 +24,11 @@ const ReportsSubjects = "reports.>"
 // DuplicatesSubject is the subject of the reports that count suppressed repeats of deliveries.
 const DuplicatesSubject = "reports.duplicates"
 
-// EnsureReports creates the REPORTS stream if it does not exist.
-func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) error {
+// EnsureReportsStream creates the REPORTS stream if it does not exist.
+func EnsureReportsStream(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, ReportsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, reportsConfig(replicas))
+		_, err = js.CreateStream(ctx, reportsStreamConfig(replicas))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another executor has created it
 		}
@@ -36,8 +36,8 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return err
 }
 
-// reportsConfig returns the configuration of the REPORTS stream.
-func reportsConfig(replicas int) jetstream.StreamConfig {
+// reportsStreamConfig returns the configuration of the REPORTS stream.
+func reportsStreamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        ReportsName,
 		Description: "hookstart: what ingresses counted, on its way to the executors",

@@ -37,8 +37,8 @@ func ParseRunnerGroup(text string) (RunnerGroup, error) {
 // RunnerConsumerPrefix is the prefix of the names of runner groups' consumers.
 const RunnerConsumerPrefix = "runner-"
 
-// Consumer returns the name of the group's durable consumer.
-func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
+// ConsumerName returns the name of the group's durable consumer.
+func (g RunnerGroup) ConsumerName() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
 // ConsumerConfig returns the configuration of the group's consumer. A new group begins with the
 // oldest message in the stream.
@@ -52,7 +52,7 @@ func (g RunnerGroup) ConsumerConfigForLayout(
 	l Layout, ackWait time.Duration,
 ) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable:       g.Consumer(),
+		Durable:       g.ConsumerName(),
 		FilterSubject: l.QueueFilterSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
@@ -61,19 +61,21 @@ func (g RunnerGroup) ConsumerConfigForLayout(
 	}
 }
 
-// LaneConsumer returns the name of the durable consumer through which the group receives a lane's
-// start messages.
-func (g RunnerGroup) LaneConsumer(lane int) string {
-	return g.Consumer() + "-" + strconv.Itoa(lane)
+// LaneConsumerName returns the name of the durable consumer through which the group receives a
+// lane's start messages.
+func (g RunnerGroup) LaneConsumerName(lane int) string {
+	return g.ConsumerName() + "-" + strconv.Itoa(lane)
 }
 
-// LaneConfig returns the configuration of the group's consumer for a lane, which delivers one
-// message at a time. main is the group's main consumer in the same stream. The lane's consumer
+// LaneConsumerConfig returns the configuration of the group's consumer for a lane, which delivers
+// one message at a time. main is the group's main consumer in the same stream. The lane's consumer
 // begins at the same point of the stream as main did.
-func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
+func (g RunnerGroup) LaneConsumerConfig(
+	lane int, main *jetstream.ConsumerInfo,
+) jetstream.ConsumerConfig {
 	l, _ := LayoutOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigForLayout(l, main.Config.AckWait)
-	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
+	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumerName(lane),
 		l.LaneFilterSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
@@ -165,9 +167,9 @@ func (g RunnerGroup) PresenceSubject(instance string) string {
 	return RunnerPresencePrefix + g.Queue + "." + g.Group + "." + instance
 }
 
-// ParsePresence splits the subject of a runner's heartbeat into its parts. ok is false for any
-// other subject.
-func ParsePresence(subject string) (group RunnerGroup, instance string, ok bool) {
+// ParsePresenceSubject splits the subject of a runner's heartbeat into its parts. ok is false for
+// any other subject.
+func ParsePresenceSubject(subject string) (group RunnerGroup, instance string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, RunnerPresencePrefix)
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) ||

@@ -11,19 +11,19 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// StorageSubject is the core NATS subject on which executors report to ingresses how much each
-// account stores in a stream.
-const StorageSubject = "hookstart.storage"
+// AccountStorageSubject is the core NATS subject on which executors report to ingresses how much
+// each account stores in a stream.
+const AccountStorageSubject = "hookstart.storage"
 
-// StorageConsumerName is the name of a consumer that an executor uses to read the headers of all
-// messages of a stream, in order to add up how much each account stores. It does not affect the
+// AccountStorageConsumerName is the name of a consumer that an executor uses to read the headers of
+// all messages of a stream, in order to add up how much each account stores. It does not affect the
 // runners' consumers.
-const StorageConsumerName = "storage"
+const AccountStorageConsumerName = "storage"
 
-// MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. If there are
-// more, those that store the least are omitted, so that the message does not exceed the maximum
-// size that the server accepts.
-const MaxStorageAccounts = 5000
+// MaxReportedAccounts is the maximum number of accounts in a message on AccountStorageSubject. If
+// there are more, those that store the least are omitted, so that the message does not exceed the
+// maximum size that the server accepts.
+const MaxReportedAccounts = 5000
 
 // messageOverhead is the number of bytes that the server stores for a message in addition to its
 // subject, headers and data (fileStoreMsgSizeRaw of nats-server 2.15.2).
@@ -42,9 +42,9 @@ func StoredSize(subject string, header nats.Header, dataBytes int) int64 {
 	return int64(size)
 }
 
-// EncodeStorageSums encodes how many bytes each account stores in a stream. sums is keyed by
-// account ID; only the MaxStorageAccounts largest sums are encoded.
-func EncodeStorageSums(streamName string, sums map[string]int64) ([]byte, error) {
+// EncodeAccountStorage encodes how many bytes each account stores in a stream. sums is keyed by
+// account ID; only the MaxReportedAccounts largest sums are encoded.
+func EncodeAccountStorage(streamName string, sums map[string]int64) ([]byte, error) {
 	message := &hookstartv1.StreamStorage{Stream: streamName}
 	for id, bytes := range sums {
 		account := &hookstartv1.AccountStorage{AccountId: id, Bytes: bytes}
@@ -53,12 +53,12 @@ func EncodeStorageSums(streamName string, sums map[string]int64) ([]byte, error)
 	slices.SortFunc(message.Accounts, func(a, b *hookstartv1.AccountStorage) int {
 		return cmp.Compare(b.GetBytes(), a.GetBytes())
 	})
-	message.Accounts = message.Accounts[:min(len(message.Accounts), MaxStorageAccounts)]
+	message.Accounts = message.Accounts[:min(len(message.Accounts), MaxReportedAccounts)]
 	return proto.Marshal(message)
 }
 
-// DecodeStorageSums decodes the result of EncodeStorageSums. Its errors wrap ErrUnreadable.
-func DecodeStorageSums(data []byte) (streamName string, sums map[string]int64, err error) {
+// DecodeAccountStorage decodes the result of EncodeAccountStorage. Its errors wrap ErrUnreadable.
+func DecodeAccountStorage(data []byte) (streamName string, sums map[string]int64, err error) {
 	var message hookstartv1.StreamStorage
 	if err := proto.Unmarshal(data, &message); err != nil {
 		return "", nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

@@ -19,7 +19,7 @@
 //
 // Each group of runners (RunnerGroup) receives start messages through a consumer of its own, and
 // through one more consumer for each lane of executions with an order key. Executors read
-// EXECUTIONS, PROGRESS and REPORTS through RecorderConsumer, and record the messages in the
+// EXECUTIONS, PROGRESS and REPORTS through RecorderConsumerName, and record the messages in the
 // database. An ingress reads PROGRESS while a request waits for its execution to finish. Runners
 // check the bucket for cancellations. A queue may have its own streams: see Layout.
 //
@@ -45,9 +45,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// RecorderConsumer is the name of the durable consumer through which executors record a stream's
-// messages in the database. Each stream has one, which all executors share.
-const RecorderConsumer = "executor"
+// RecorderConsumerName is the name of the durable consumer through which executors record a
+// stream's messages in the database. Each stream has one, which all executors share.
+const RecorderConsumerName = "executor"
 
 // ExecutionsName is the name of the shared stream of start messages and rejections.
 const ExecutionsName = "EXECUTIONS"
@@ -77,18 +77,18 @@ func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 // subject contains the key's lane.
 func SubjectOf(s *execution.Start) string { return Layout{}.SubjectOf(s) }
 
-// IsStart reports whether a subject belongs to a start message, in EXECUTIONS or in a queue's own
-// stream, with or without an order key.
-func IsStart(subject string) bool {
+// IsStartSubject reports whether a subject belongs to a start message, in EXECUTIONS or in a
+// queue's own stream, with or without an order key.
+func IsStartSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
 	}
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
-// isRejected reports whether a subject belongs to a message that records a rejected request, in
-// EXECUTIONS or in a queue's own stream.
-func isRejected(subject string) bool {
+// isRejectedSubject reports whether a subject belongs to a message that records a rejected request,
+// in EXECUTIONS or in a queue's own stream.
+func isRejectedSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
 	}
@@ -106,9 +106,9 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress reports whether a subject belongs to a report on an execution, in PROGRESS or in a
-// queue's own stream of reports.
-func IsProgress(subject string) bool {
+// IsProgressSubject reports whether a subject belongs to a report on an execution, in PROGRESS or
+// in a queue's own stream of reports.
+func IsProgressSubject(subject string) bool {
 	return strings.HasPrefix(subject, progressPrefix) ||
 		strings.HasPrefix(subject, ownProgressSubjectPrefix)
 }
@@ -151,10 +151,10 @@ var DefaultSettings = Settings{
 	ProgressMaxBytes: 1 << 30,
 }
 
-// ExecutionsConfig returns the configuration of EXECUTIONS. With LimitsPolicy and DiscardNew, the
-// stream keeps every message until it expires, even after it has been consumed, because the server
-// rebuilds the deduplication window from the stored messages when it restarts.
-func (s Settings) ExecutionsConfig() jetstream.StreamConfig {
+// ExecutionsStreamConfig returns the configuration of EXECUTIONS. With LimitsPolicy and DiscardNew,
+// the stream keeps every message until it expires, even after it has been consumed, because the
+// server rebuilds the deduplication window from the stored messages when it restarts.
+func (s Settings) ExecutionsStreamConfig() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
 		maxBytes = -1
@@ -210,7 +210,7 @@ var ErrSettingsMismatch = errors.New("exists with other settings")
 // which a command can change while the installation is running, and in the size and the age of
 // PROGRESS.
 func EnsureSharedStreams(ctx context.Context, js jetstream.JetStream, s Settings) error {
-	want := s.ExecutionsConfig()
+	want := s.ExecutionsStreamConfig()
 	existing, err := js.Stream(ctx, ExecutionsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
@@ -224,7 +224,7 @@ func EnsureSharedStreams(ctx context.Context, js jetstream.JetStream, s Settings
 	if err := addMissingSubjects(ctx, js, existing.CachedInfo().Config, want); err != nil {
 		return err
 	}
-	return ensureProgress(ctx, js, s)
+	return ensureProgressStream(ctx, js, s)
 }
 
 // addMissingSubjects adds the subjects that an existing stream lacks. If the stream differs in
@@ -281,13 +281,13 @@ func SettingsDifferences(
 	if err != nil {
 		return nil, err
 	}
-	have, want := existing.CachedInfo().Config, s.ExecutionsConfig()
+	have, want := existing.CachedInfo().Config, s.ExecutionsStreamConfig()
 	switch name {
 	case ProgressName:
-		want = s.ProgressConfig()
+		want = s.ProgressStreamConfig()
 		want.MaxBytes, want.MaxAge = have.MaxBytes, have.MaxAge
 	case ReportsName:
-		want = reportsConfig(s.Replicas)
+		want = reportsStreamConfig(s.Replicas)
 	}
 	return configDifferences(have, want), nil
 }

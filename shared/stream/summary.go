@@ -19,7 +19,7 @@ import (
 func DecodeSummary(
 	subject string, header nats.Header, data []byte,
 ) (event DecodedMessage, bodyBytes int, err error) {
-	if !IsStart(subject) {
+	if !IsStartSubject(subject) {
 		event, err = Decode(subject, header, data)
 		return event, 0, err
 	}
@@ -64,7 +64,7 @@ func decodeStartSummary(data []byte) (*execution.Start, int, error) {
 	if s.hasAcceptedAt {
 		s.AcceptedAt = timeFromParts(s.seconds, s.nanos)
 	}
-	s.Payload.Kind, err = bodyKind(s.bodyKind)
+	s.Payload.Kind, err = bodyKindFromWire(s.bodyKind)
 	return &s.Start, bodyBytes, err
 }
 

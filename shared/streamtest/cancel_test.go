@@ -29,7 +29,7 @@ func TestCancellationsAreKeptAsLongAsMessages(t *testing.T) {
 		return bucket.CachedInfo().Config.MaxAge
 	}
 	if err := errors.Join(stream.EnsureSharedStreams(ctx, js, settings),
-		stream.EnsureCancellations(ctx, js, settings)); err != nil {
+		stream.EnsureCancellationsBucket(ctx, js, settings)); err != nil {
 		t.Fatal(err)
 	}
 	if age := keptFor(); age != settings.MaxAge {
@@ -47,7 +47,7 @@ func TestCancellationsAreKeptAsLongAsMessages(t *testing.T) {
 	// longer. Another one with the default settings does not shorten that time again.
 	longer.MaxAge *= 2
 	for _, s := range []stream.Settings{longer, settings} {
-		if err := stream.EnsureCancellations(ctx, js, s); err != nil {
+		if err := stream.EnsureCancellationsBucket(ctx, js, s); err != nil {
 			t.Fatal(err)
 		}
 		if age := keptFor(); age != longer.MaxAge {

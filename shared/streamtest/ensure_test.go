@@ -31,7 +31,7 @@ func TestEnsure(t *testing.T) {
 		if err := stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings); err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.EnsureReports(ctx, js, 1); err != nil {
+		if err := stream.EnsureReportsStream(ctx, js, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		}
 		return s.CachedInfo().Config.Subjects
 	}
-	earlier := stream.DefaultSettings.ExecutionsConfig()
+	earlier := stream.DefaultSettings.ExecutionsStreamConfig()
 	all := earlier.Subjects
 	earlier.Subjects, earlier.Metadata = all[:2], map[string]string{"operator": "me"}
 	if _, err := js.CreateStream(ctx, earlier); err != nil {
@@ -96,7 +96,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	for range 3 {
 		executors.Go(func() {
 			if err := errors.Join(stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
-				stream.EnsureReports(ctx, js, 1)); err != nil {
+				stream.EnsureReportsStream(ctx, js, 1)); err != nil {
 				t.Error(err)
 			}
 		})

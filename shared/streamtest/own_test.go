@@ -25,7 +25,7 @@ func TestEnsureOwn(t *testing.T) {
 	}
 	ctx, settings := t.Context(), stream.DefaultSettings
 	if err := errors.Join(stream.EnsureSharedStreams(ctx, js, settings),
-		stream.EnsureReports(ctx, js, 1)); err != nil {
+		stream.EnsureReportsStream(ctx, js, 1)); err != nil {
 		t.Fatal(err)
 	}
 	for _, limits := range []stream.QueueStreamLimits{

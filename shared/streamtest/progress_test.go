@@ -87,7 +87,7 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(stream.EnsureReports(t.Context(), js, 1),
+	if err := errors.Join(stream.EnsureReportsStream(t.Context(), js, 1),
 		stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}

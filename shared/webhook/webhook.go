@@ -50,17 +50,17 @@ func Codes() []Code {
 	}
 }
 
-// IsSignature reports whether the code says that a sender's signature was refused. Such codes begin
-// with "signature_".
-func (c Code) IsSignature() bool { return strings.HasPrefix(string(c), "signature_") }
+// IsSignatureRefusal reports whether the code says that a sender's signature was refused. Such
+// codes begin with "signature_".
+func (c Code) IsSignatureRefusal() bool { return strings.HasPrefix(string(c), "signature_") }
 
 // ProblemTypePrefix is the URL prefix of the types of problems (RFC 9457). A code is appended to
 // it: one of the codes above, or one of the operators' API. The result is the URL of an anchor in
 // the README.
 const ProblemTypePrefix = "https://github.com/hookstart/hookstart#"
 
-// MaxBodyBytes is the default limit on the length of a body in bytes.
-const MaxBodyBytes = 102_400
+// DefaultMaxBodyBytes is the default limit on the length of a body in bytes.
+const DefaultMaxBodyBytes = 102_400
 
 // TokenPrefix is the prefix of every token of a trigger node. It makes a leaked token recognizable.
 const TokenPrefix = "hst_"

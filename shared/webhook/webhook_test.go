@@ -38,8 +38,8 @@ func TestCodesAreAllOfThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, name := webhook.Code(text), constant.Names[0].Name
-		if strings.HasPrefix(name, "CodeSignature") != code.IsSignature() {
-			t.Errorf("%s is %q, and IsSignature returns %t", name, code, code.IsSignature())
+		if strings.HasPrefix(name, "CodeSignature") != code.IsSignatureRefusal() {
+			t.Errorf("%s is %q, and IsSignature returns %t", name, code, code.IsSignatureRefusal())
 		}
 		declared = append(declared, code)
 		return true

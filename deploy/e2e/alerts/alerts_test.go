@@ -201,7 +201,7 @@ func TestNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.PauseConsumer(t.Context(), stream.ExecutionsName, stream.RecorderConsumer,
+	if _, err := js.PauseConsumer(t.Context(), stream.ExecutionsName, stream.RecorderConsumerName,
 		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestNotReady(t *testing.T) {
 	}
 
 	if _, err := js.ResumeConsumer(t.Context(), stream.ExecutionsName,
-		stream.RecorderConsumer); err != nil {
+		stream.RecorderConsumerName); err != nil {
 		t.Fatal(err)
 	}
 	ready(1)

@@ -55,10 +55,10 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 		err = stream.EnsureSharedStreams(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err == nil {
-		err = stream.EnsureReports(tb.Context(), js, 1)
+		err = stream.EnsureReportsStream(tb.Context(), js, 1)
 	}
 	if err == nil {
-		err = stream.EnsureCancellations(tb.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureCancellationsBucket(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err == nil {
 		err = edit.EnsureBuckets(tb.Context(), js, 1)

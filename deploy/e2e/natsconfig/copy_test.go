@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// If the registry's copy has stopped following the original, the MirrorMonitor makes the copy's
+// If the registry's copy has stopped following the original, the MirrorWatchdog makes the copy's
 // leader step down. The new leader, another server, follows the original immediately. Without the
 // monitor, NATS would keep the old leader, which waits longer after each failed attempt.
 func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
@@ -44,9 +44,9 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		return stalled != ""
 	})
 
-	monitor, err := edit.NewMirrorMonitor(nc, registryCopy, func(context.Context) error {
+	monitor, err := edit.NewMirrorWatchdog(nc, registryCopy, func(context.Context) error {
 		return nil // the original has a leader
-	}, logtest.Quiet())
+	}, logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

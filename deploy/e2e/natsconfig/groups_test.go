@@ -233,7 +233,7 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
 		consumer := acks + stream.ExecutionsName + "." +
-			stream.RunnerGroup{Queue: queue, Group: "main"}.Consumer()
+			stream.RunnerGroup{Queue: queue, Group: "main"}.ConsumerName()
 		eventually(t, "acknowledged: "+consumer, func() bool {
 			return acknowledgements(consumer) > 0
 		})

@@ -188,7 +188,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		stream.RunnerGroup{
 			Queue: "default",
 			Group: "main",
-		}.LaneConsumer(execution.LaneOf("wf", "1"))
+		}.LaneConsumerName(execution.LaneOf("wf", "1"))
 	eventually(t, "acknowledged: "+lane, func() bool { return acknowledgements(lane) > 0 })
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": nil}); err != nil {
@@ -454,7 +454,7 @@ type logLines struct {
 
 func listen(t *testing.T) *logLines {
 	t.Helper()
-	l := &logLines{Logger: logtest.Quiet()}
+	l := &logLines{Logger: logtest.Discard()}
 	l.SetLevel(logrus.WarnLevel)
 	l.AddHook(l)
 	t.Cleanup(func() {

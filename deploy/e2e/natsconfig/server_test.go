@@ -250,7 +250,7 @@ func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 		ConnectTimeout: 10 * time.Second,
 		CredsFile:      secret(role + ".nk"),
 		CAFile:         secret("ca.crt"),
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // program that created the Network; the methods that break connections never affect these
 // connections.
 type Network struct {
-	number       int          // number of the subnet; no other network on this machine has it
+	subnetNumber int          // number of the subnet; no other network on this machine has it
 	reservation  net.Listener // reserves number; closed at the latest when the process ends
 	hosts        []*Host
 	created      []*Host // hosts whose namespaces were created
@@ -70,11 +70,11 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 		})
 	}
 	for _, h := range n.hosts {
-		if err := n.addHost(h); err != nil {
+		if err := n.createHost(h); err != nil {
 			return nil, err
 		}
 	}
-	device, err := openDevice("", n.deviceName())
+	device, err := createDevice("", n.deviceName())
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +120,14 @@ func (n *Network) reserveSubnet() error {
 			taken[prefix.Masked()] = true
 		}
 	}
-	for n.number = range maxNetworks {
+	for n.subnetNumber = range maxNetworks {
 		if taken[netip.PrefixFrom(n.subnetAddr(0), prefixBits)] {
 			continue
 		}
 		// Listening on a name in the abstract namespace reserves the number. It leaves no socket
 		// file behind, even if this process is killed.
 		//nolint:noctx // it does not block
-		n.reservation, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number))
+		n.reservation, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.subnetNumber))
 		if err == nil {
 			return n.removeLeftoverNamespaces()
 		}
@@ -152,19 +152,19 @@ const prefixBits = 24
 
 func (n *Network) subnetAddr(last int) netip.Addr {
 	//nolint:gosec // both are below 256
-	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)})
+	return netip.AddrFrom4([4]byte{198, 18, byte(n.subnetNumber), byte(last)})
 }
 
 func (n *Network) namespaceName(host string) string {
-	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
+	return fmt.Sprintf("hookstart-%d-%s", n.subnetNumber, host)
 }
 
 // deviceName returns the name that the devices of all hosts have. They can have the same name,
 // because each of them is in a separate namespace.
-func (n *Network) deviceName() string { return "hookstart" + strconv.Itoa(n.number) }
+func (n *Network) deviceName() string { return "hookstart" + strconv.Itoa(n.subnetNumber) }
 
-// addHost creates the network namespace of a host, with its hosts file and its TUN device.
-func (n *Network) addHost(h *Host) error {
+// createHost creates the network namespace of a host, with its hosts file and its TUN device.
+func (n *Network) createHost(h *Host) error {
 	if err := runIP("netns", "add", h.namespace); err != nil {
 		// In a container, the root user may lack the necessary privileges.
 		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
@@ -176,7 +176,7 @@ func (n *Network) addHost(h *Host) error {
 	if err := runIP("-n", h.namespace, "link", "set", "lo", "up"); err != nil {
 		return err
 	}
-	device, err := openDevice(h.namespace, n.deviceName())
+	device, err := createDevice(h.namespace, n.deviceName())
 	if err != nil {
 		return err
 	}
@@ -199,9 +199,9 @@ func (n *Network) writeHostsFile(h *Host) error {
 
 func netnsFolder(namespace string) string { return filepath.Join("/etc/netns", namespace) }
 
-// openDevice creates a TUN device in a namespace, or in this process's namespace if namespace is
+// createDevice creates a TUN device in a namespace, or in this process's namespace if namespace is
 // "". The device exists until the file is closed.
-func openDevice(namespace, name string) (file *os.File, err error) {
+func createDevice(namespace, name string) (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -213,7 +213,7 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 				return
 			}
 		}
-		file, err = openTUN(name)
+		file, err = createTUN(name)
 	}()
 	<-done
 	if err != nil {
@@ -231,7 +231,7 @@ func enterNamespace(namespace string) error {
 	return errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close())
 }
 
-func openTUN(name string) (*os.File, error) {
+func createTUN(name string) (*os.File, error) {
 	fd, err := unix.Open(tunPath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -257,22 +257,22 @@ func configureDevice(namespace, device string, addr netip.Addr) error {
 	prefix := netip.PrefixFrom(addr, prefixBits).String()
 	return errors.Join(
 		runIP(append(in, "addr", "add", prefix, "dev", device)...),
-		runIP(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen",
+		runIP(append(in, "link", "set", device, "mtu", strconv.Itoa(maxPacketSize), "txqueuelen",
 			"5000", "up")...))
 }
 
 // Hosts returns the hosts in the order of the names passed to New.
 func (n *Network) Hosts() []*Host { return n.hosts }
 
-// Set sets the condition for packets from one host to another.
-func (n *Network) Set(from, to *Host, c Condition) {
+// SetCondition sets the condition for packets from one host to another.
+func (n *Network) SetCondition(from, to *Host, c Condition) {
 	n.packetSwitch.link(from.index, to.index).setCondition(c)
 }
 
-// SetBoth sets the condition for packets between two hosts in both directions.
-func (n *Network) SetBoth(a, b *Host, c Condition) {
-	n.Set(a, b, c)
-	n.Set(b, a, c)
+// SetConditionBothWays sets the condition for packets between two hosts in both directions.
+func (n *Network) SetConditionBothWays(a, b *Host, c Condition) {
+	n.SetCondition(a, b, c)
+	n.SetCondition(b, a, c)
 }
 
 // SetIsolated cuts a host off from all other hosts, in both directions, or reconnects it. The delay
@@ -291,7 +291,7 @@ func (n *Network) SetIsolated(h *Host, cut bool) {
 func (n *Network) Heal() {
 	for _, from := range n.hosts {
 		for _, to := range n.hosts {
-			n.Set(from, to, Condition{})
+			n.SetCondition(from, to, Condition{})
 		}
 	}
 }

@@ -19,11 +19,11 @@ func New(uint64, ...string) (*Network, error) {
 // Hosts returns nil, because there are no networks on this operating system.
 func (*Network) Hosts() []*Host { return nil }
 
-// Set does nothing: it exists only so that its callers compile.
-func (*Network) Set(*Host, *Host, Condition) {}
+// SetCondition does nothing: it exists only so that its callers compile.
+func (*Network) SetCondition(*Host, *Host, Condition) {}
 
-// SetBoth does nothing: it exists only so that its callers compile.
-func (*Network) SetBoth(*Host, *Host, Condition) {}
+// SetConditionBothWays does nothing: it exists only so that its callers compile.
+func (*Network) SetConditionBothWays(*Host, *Host, Condition) {}
 
 // SetIsolated does nothing: it exists only so that its callers compile.
 func (*Network) SetIsolated(*Host, bool) {}

@@ -187,7 +187,7 @@ func last(p *childtest.Process, word string) int {
 // during applies a condition to the packets from one host to another while p.sender sends count
 // datagrams. The numbers of these datagrams are begin to end-1.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
-	p.network.Set(from, to, c)
+	p.network.SetCondition(from, to, c)
 	begin = last(p.sender, "sent") + 2 // the next datagram may have been sent already
 	end = begin + count
 	p.sender.Await(fmt.Sprintf(`(sent %d\.)`, end+1))
@@ -245,7 +245,7 @@ func TestSomeAreLost(t *testing.T) {
 func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	p := newPair(t)
 	const sent = 20
-	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
+	p.network.SetCondition(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
 	begin := last(p.sender, "sent") + 2
 	// Because of the delay, the datagram with the number begin comes back only after many more were
 	// sent.
@@ -267,7 +267,7 @@ func TestARoundTripTakesBothDelays(t *testing.T) {
 	n := newNetwork(t, "near", "far")
 	near, far := n.Hosts()[0], n.Hosts()[1]
 	const latency = 20 * time.Millisecond
-	n.SetBoth(near, far, network.Condition{Delay: latency})
+	n.SetConditionBothWays(near, far, network.Condition{Delay: latency})
 	launch := launcher(t)
 	launch(far, roleEcho)
 	checkTrips(t, launch(near, roleTrips, "far:"+port), 2*latency)
@@ -293,7 +293,7 @@ func TestAnIsolatedHost(t *testing.T) {
 	n := newNetwork(t, "a", "b", "c")
 	a, b, c := n.Hosts()[0], n.Hosts()[1], n.Hosts()[2]
 	const latency = 20 * time.Millisecond
-	n.SetBoth(a, c, network.Condition{Delay: latency})
+	n.SetConditionBothWays(a, c, network.Condition{Delay: latency})
 	launch := launcher(t)
 	type way struct {
 		from, to *network.Host

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// packetSize is the maximum packet size in bytes.
-const packetSize = 9000
+// maxPacketSize is the maximum packet size in bytes.
+const maxPacketSize = 9000
 
 // maxQueuedPackets is the maximum number of delayed packets that a link queues. Further packets are
 // lost, as in a router whose buffer is full.
@@ -17,8 +17,8 @@ const maxQueuedPackets = 4096
 
 // packetSwitch forwards each packet to the device with the packet's destination address.
 type packetSwitch struct {
-	devices []*os.File
-	addrs   map[netip.Addr]int // the index of each device, keyed by its address
+	devices       []*os.File
+	deviceIndexes map[netip.Addr]int // the index of each device, keyed by its address
 	// the link between each pair of devices: links[from][to]
 	links             [][]*oneWayLink
 	readers           sync.WaitGroup
@@ -34,7 +34,7 @@ type oneWayLink struct {
 	condition Condition
 	random    *rand.Rand
 	lastDue   time.Time // when the most recently delayed packet is due
-	waiting   int       // number of delayed packets that are not forwarded yet
+	queued    int       // number of delayed packets that are not forwarded yet
 }
 
 type packet struct {
@@ -46,7 +46,7 @@ type packet struct {
 // closed. addrs holds the index of each device, keyed by its address. The seed determines which
 // packets a link with a loss rate drops.
 func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
-	j := &packetSwitch{devices: devices, addrs: addrs}
+	j := &packetSwitch{devices: devices, deviceIndexes: addrs}
 	for from := range devices {
 		var ways []*oneWayLink
 		for to, device := range devices {
@@ -72,7 +72,7 @@ func (j *packetSwitch) link(from, to int) *oneWayLink { return j.links[from][to]
 
 // forwardFrom forwards the packets that one device sends, until the device is closed.
 func (j *packetSwitch) forwardFrom(from int) {
-	buffer := make([]byte, packetSize)
+	buffer := make([]byte, maxPacketSize)
 	for {
 		size, err := j.devices[from].Read(buffer)
 		if err != nil {
@@ -91,7 +91,7 @@ func (j *packetSwitch) receiverIndex(bytes []byte) (index int, ok bool) {
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
 		return 0, false
 	}
-	index, ok = j.addrs[netip.AddrFrom4([4]byte(bytes[destination:destination+4]))]
+	index, ok = j.deviceIndexes[netip.AddrFrom4([4]byte(bytes[destination:destination+4]))]
 	return index, ok
 }
 
@@ -131,11 +131,11 @@ func (w *oneWayLink) forward(bytes []byte) {
 	if at.Before(w.lastDue) {
 		at = w.lastDue // packets keep their order
 	}
-	direct := w.waiting == 0 && !at.After(now)
-	lost = lost || !direct && w.waiting == maxQueuedPackets
+	direct := w.queued == 0 && !at.After(now)
+	lost = lost || !direct && w.queued == maxQueuedPackets
 	if !lost && !direct {
 		w.lastDue = at
-		w.waiting++
+		w.queued++
 	}
 	w.mu.Unlock()
 	switch {
@@ -163,7 +163,7 @@ func (w *oneWayLink) forwardDelayed() {
 			_, _ = w.destination.Write(p.bytes)
 		}
 		w.mu.Lock()
-		w.waiting--
+		w.queued--
 		w.mu.Unlock()
 	}
 }

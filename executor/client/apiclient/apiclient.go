@@ -580,7 +580,7 @@ func (c *Client) call(
 	if err != nil {
 		return err
 	}
-	response, err := c.send(ctx, method, path, query, sent)
+	response, err := c.sendRequest(ctx, method, path, query, sent)
 	if err != nil {
 		return err
 	}
@@ -602,9 +602,9 @@ func (c *Client) call(
 	return nil
 }
 
-// send makes a call and returns the response if its status is 2xx. Otherwise, it returns the
+// sendRequest makes a call and returns the response if its status is 2xx. Otherwise, it returns the
 // *api.Problem in the response as an error, or a *ConnectionError if there is none.
-func (c *Client) send(
+func (c *Client) sendRequest(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
 	target := c.baseURL + api.PathPrefix + path
@@ -643,7 +643,7 @@ func (c *Client) send(
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
-	return nil, decodeProblem(c.baseURL, response)
+	return nil, responseError(c.baseURL, response)
 }
 
 // causeOf returns the reason why ctx has ended. If ctx has not ended, it returns err, but without
@@ -655,7 +655,7 @@ func causeOf(ctx context.Context, err error) error {
 	return noredirect.WithoutURL(err)
 }
 
-func decodeProblem(base string, response *http.Response) error {
+func responseError(base string, response *http.Response) error {
 	var p api.Problem
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" ||

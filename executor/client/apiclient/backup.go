@@ -38,7 +38,7 @@ func (c *Client) BackUpAudit(
 func (c *Client) forEachLine(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {
-	response, err := c.send(ctx, http.MethodGet, path, query, nil)
+	response, err := c.sendRequest(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
 	}

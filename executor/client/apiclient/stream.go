@@ -54,7 +54,7 @@ func (c *Client) Watch(ctx context.Context, w *ExecutionWatch) error {
 	defer silence.Stop()
 	from := *c
 	from.lastEventID = w.LastEventID
-	response, err := from.send(ctx, http.MethodGet, "/executions/stream", queryParameters{
+	response, err := from.sendRequest(ctx, http.MethodGet, "/executions/stream", queryParameters{
 		"workflowId": w.WorkflowID,
 	}.query(), nil)
 	if err != nil {

@@ -56,7 +56,7 @@ const loadTimeout = 5 * time.Second
 
 // EnsureStream creates the stream of announcements if it does not exist. The stream is small and
 // kept in memory, so it is empty after the restart of a single NATS server. Clients that reconnect
-// are then told that they may have missed changes: see Subscription.EarlierComplete.
+// are then told that they may have missed changes: see Subscription.CatchUpComplete.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -201,14 +201,14 @@ func (c *Notifier) nextBatchTime() time.Time {
 // Publish announces changed records to all executors. If that fails, it ends the watches of this
 // process, because their clients would not learn of the change.
 func (c *Notifier) Publish(ids []string) error {
-	err := c.publish(ids)
+	err := c.announceInParts(ids)
 	if err != nil {
 		c.endAllWatches()
 	}
 	return err
 }
 
-func (c *Notifier) publish(ids []string) error {
+func (c *Notifier) announceInParts(ids []string) error {
 	for len(ids) > 0 {
 		n := min(len(ids), maxIDsPerMessage)
 		if err := c.announce(ids[:n]); err != nil {
@@ -241,13 +241,13 @@ func (c *Notifier) announce(ids []string) error {
 type Subscription struct {
 	// Since is when the watch began. Batches delivers every batch after that time.
 	Since time.Time
-	// EarlierBatches holds the batches between the time that was passed to Watch and Since. It also
+	// CatchUpBatches holds the batches between the time that was passed to Watch and Since. It also
 	// includes a few older batches, because the clocks of executors differ and the client may have
 	// watched on another executor before.
-	EarlierBatches []Batch
-	// EarlierComplete reports whether EarlierBatches includes all changes between the time that was
+	CatchUpBatches []Batch
+	// CatchUpComplete reports whether CatchUpBatches includes all changes between the time that was
 	// passed to Watch and Since. It is always true if the zero time was passed.
-	EarlierComplete bool
+	CatchUpComplete bool
 	// Batches delivers all batches after Since. It is closed when changes may have been missed, or
 	// when the Notifier is stopped.
 	Batches <-chan Batch
@@ -264,7 +264,7 @@ func (c *Notifier) Watch(after time.Time) Subscription {
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
 	watching := Subscription{
-		Since: c.nextBatchTime(), Batches: w, EarlierComplete: true,
+		Since: c.nextBatchTime(), Batches: w, CatchUpComplete: true,
 		Cancel: func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *Notifier) Watch(after time.Time) Subscription {
 		},
 	}
 	if !after.IsZero() {
-		watching.EarlierBatches, watching.EarlierComplete = c.recent.after(after)
+		watching.CatchUpBatches, watching.CatchUpComplete = c.recent.after(after)
 	}
 	return watching
 }

@@ -129,13 +129,13 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	resumed := again.Watch(first.At)
 	defer resumed.Cancel()
 	var ids []string
-	for _, b := range resumed.EarlierBatches {
+	for _, b := range resumed.CatchUpBatches {
 		ids = append(ids, b.IDs...)
 	}
-	if !resumed.EarlierComplete || !slices.Contains(ids, "b") {
-		t.Errorf("complete: %v, %q", resumed.EarlierComplete, ids)
+	if !resumed.CatchUpComplete || !slices.Contains(ids, "b") {
+		t.Errorf("complete: %v, %q", resumed.CatchUpComplete, ids)
 	}
-	if since := again.Watch(time.Now().Add(-time.Hour)); since.EarlierComplete {
+	if since := again.Watch(time.Now().Add(-time.Hour)); since.CatchUpComplete {
 		// The stream did not exist an hour ago, so it cannot contain all changes since then.
 		t.Error("what was never kept is said to be complete")
 	}

@@ -65,8 +65,8 @@ func TestWatchesEndWhenAnAnnouncementDidNotArrive(t *testing.T) {
 			t.Errorf("%s: told %q, the watch has ended: %v", step.what, told, ended)
 		}
 		resumed := c.Watch(w.Since)
-		if resumed.EarlierComplete == step.ends {
-			t.Errorf("%s: a client that resumes has all: %v", step.what, resumed.EarlierComplete)
+		if resumed.CatchUpComplete == step.ends {
+			t.Errorf("%s: a client that resumes has all: %v", step.what, resumed.CatchUpComplete)
 		}
 		resumed.Cancel()
 		w.Cancel()

@@ -24,7 +24,7 @@ func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	defer w.Cancel()
 	c.mu.Lock() // blocks receive while announcements arrive
 	for range 10 {
-		err = c.publish([]string{"a"})
+		err = c.announceInParts([]string{"a"})
 		if err != nil {
 			break
 		}

@@ -117,9 +117,9 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	switch {
 	case event.Start != nil:
 		record := StartRecord(event.Start, bodyBytes, at, now)
-		batch.New, batch.Audit = []store.Record{record}, AuditEntries(msg.Header, record, at)
+		batch.NewRecords, batch.Audit = []store.Record{record}, AuditEntries(msg.Header, record, at)
 	case event.Rejection != nil:
-		batch.New = []store.Record{RejectionRecord(event.Rejection, at, now)}
+		batch.NewRecords = []store.Record{RejectionRecord(event.Rejection, at, now)}
 	case event.Progress != nil:
 		batch.Progress = []execution.Progress{ProgressWithDefaultTime(event.Progress, at)}
 	}
@@ -131,6 +131,6 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 func MessageKeyOf(sequence uint64, subject string) store.MessageKey {
 	_, queue := stream.LayoutOf(subject)
 	return store.MessageKey{
-		StreamSequence: sequence, Progress: stream.IsProgress(subject), Queue: queue,
+		StreamSequence: sequence, Progress: stream.IsProgressSubject(subject), Queue: queue,
 	}
 }

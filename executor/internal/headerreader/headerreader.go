@@ -41,10 +41,10 @@ type Reader struct {
 	nextSequence uint64 // the expected consumer sequence of the next message
 }
 
-// Begin creates a consumer and returns a Reader for it. config holds the consumer's name, which the
-// executors' NATS permissions must allow, and selects the messages. Begin fails with
+// Open creates a consumer and returns a Reader for it. config holds the consumer's name, which the
+// executors' NATS permissions must allow, and selects the messages. Open fails with
 // ErrConsumerInUse if another reader has a consumer with that name.
-func Begin(
+func Open(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
 	r := &Reader{js: js, stream: streamName, ownerID: uuid.NewString(), nextSequence: 1}
@@ -91,9 +91,9 @@ func (r *Reader) ConsumerExists(ctx context.Context) bool {
 	return err == nil && r.owns(info)
 }
 
-// End deletes the consumer, so that another reader can begin immediately. If that fails, the server
-// deletes it a few seconds later.
-func (r *Reader) End(ctx context.Context) {
+// Close deletes the consumer, so that another reader can begin immediately. If that fails, the
+// server deletes it a few seconds later.
+func (r *Reader) Close(ctx context.Context) {
 	// Another reader may have created a consumer with the same name. Do not delete that reader's
 	// consumer.
 	if r.ConsumerExists(ctx) {

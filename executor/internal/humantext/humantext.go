@@ -61,9 +61,9 @@ func RateSuffix(seconds int64) (text string, ok bool) {
 	}
 }
 
-// DecimalBytes converts a number of bytes, without rounding, to the largest decimal unit that
+// ScaleDecimalBytes converts a number of bytes, without rounding, to the largest decimal unit that
 // divides it: KB, MB, GB or TB. The unit is "" if the number is not a multiple of 1,000.
-func DecimalBytes(n int64) (count int64, unit string) {
+func ScaleDecimalBytes(n int64) (count int64, unit string) {
 	for _, larger := range [...]string{"KB", "MB", "GB", "TB"} {
 		if n < 1000 || n%1000 != 0 {
 			break

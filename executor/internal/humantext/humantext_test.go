@@ -50,7 +50,7 @@ func TestDecimalBytes(t *testing.T) {
 		7_000_000_000_000: {7, "TB"},
 		1e15:              {1_000, "TB"},
 	} {
-		if count, unit := DecimalBytes(n); count != want.count || unit != want.unit {
+		if count, unit := ScaleDecimalBytes(n); count != want.count || unit != want.unit {
 			t.Errorf("%d: %d %q, want %d %q", n, count, unit, want.count, want.unit)
 		}
 	}

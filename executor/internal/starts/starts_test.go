@@ -34,7 +34,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{T: t, js: js, starts: starts.New(js)}
-	r.check(stream.EnsureReports(t.Context(), js, 1))
+	r.check(stream.EnsureReportsStream(t.Context(), js, 1))
 	r.check(stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings))
 	r.bucket, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "registry"})
 	r.check(err)

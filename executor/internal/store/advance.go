@@ -41,13 +41,13 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// ApplyProgress applies progress steps, in their order and by the rules of Batch.Progress, to the
-// current states of the records, which are keyed by execution ID. updates holds one update for each
-// record that changes, unknown the IDs of executions that have no record, and foreign the IDs of
-// executions whose record has another queue or workflow than the step; none of the three holds an
-// ID twice. The drivers call ApplyProgress in their transaction, with the records locked, so that
-// the rules are implemented only once.
-func ApplyProgress(
+// ComputeStateUpdates applies progress steps, in their order and by the rules of Batch.Progress, to
+// the current states of the records, which are keyed by execution ID. updates holds one update for
+// each record that changes, unknown the IDs of executions that have no record, and foreign the IDs
+// of executions whose record has another queue or workflow than the step; none of the three holds
+// an ID twice. The drivers call ComputeStateUpdates in their transaction, with the records locked,
+// so that the rules are implemented only once.
+func ComputeStateUpdates(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {
 	moving := make(map[string]*StateUpdate)

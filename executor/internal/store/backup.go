@@ -30,17 +30,17 @@ type Backups interface {
 type BackupPart struct {
 	// Records holds records without their numbers of duplicates. These are in Duplicates, of this
 	// part or of a later one, because a number of duplicates can exist before its record does.
-	Records    []Record           `json:",omitempty"`
-	Duplicates []DuplicateCount   `json:",omitempty"`
-	Reports    []AppliedReport    `json:",omitempty"`
-	TokenUses  []TokenUse         `json:",omitempty"`
-	PutAside   []AsideMessageRow  `json:"Unreadable,omitempty"`
-	Pending    []PendingProgress  `json:"Early,omitempty"`
-	Minutes    []MinuteCount      `json:",omitempty"`
-	Refusals   []RefusalCount     `json:",omitempty"`
-	Audit      []AuditEntry       `json:",omitempty"`
-	Senders    []SenderActivity   `json:",omitempty"`
-	Filtered   []FilteredRequests `json:",omitempty"`
+	Records    []Record          `json:",omitempty"`
+	Duplicates []DuplicateCount  `json:",omitempty"`
+	Reports    []AppliedReport   `json:",omitempty"`
+	TokenUses  []TokenUse        `json:",omitempty"`
+	PutAside   []AsideMessageRow `json:"Unreadable,omitempty"`
+	Pending    []PendingProgress `json:"Early,omitempty"`
+	Minutes    []MinuteCount     `json:",omitempty"`
+	Refusals   []RefusalCount    `json:",omitempty"`
+	Audit      []AuditEntry      `json:",omitempty"`
+	Senders    []SenderActivity  `json:",omitempty"`
+	Filtered   []FilteredSummary `json:",omitempty"`
 }
 
 // AsideMessageRow is a message put aside, as it is written to a backup. DismissedAt is when an
@@ -125,8 +125,8 @@ func (p BackupPart) Sanitized() BackupPart {
 	for i, r := range p.Records {
 		s.Records[i] = r.sanitized()
 	}
-	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders),
-		MergeFiltered(p.Filtered)
+	s.Refusals, s.Filtered = StorableRefusals(p.Refusals), StorableFiltered(p.Filtered)
+	s.Senders = StorableSenderActivity(p.Senders)
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
 		s.Minutes[i] = MinuteCount{m.Minute.UTC(), SanitizeText(m.Kind), m.Count}

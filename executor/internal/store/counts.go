@@ -128,7 +128,7 @@ func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCoun
 
 // FilteredMinuteCount adds up the counts in a report of filtered requests, and returns the sum as
 // the count of the minute that contains at. It returns nil if the sum is zero.
-func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCount {
+func FilteredMinuteCount(at time.Time, filtered []FilteredSummary) []MinuteCount {
 	total := int64(0)
 	for _, f := range filtered {
 		total += f.Count

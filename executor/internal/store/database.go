@@ -14,20 +14,20 @@ type Database interface {
 	// returns an error for it.
 	Ping(ctx context.Context) error
 
-	// Size returns the size of the database. Even in a large database, it reads only a few rows.
-	Size(ctx context.Context) (Size, error)
+	// Stats returns the size of the database. Even in a large database, it reads only a few rows.
+	Stats(ctx context.Context) (DatabaseStats, error)
 
-	// Schema returns the schema version that this program uses. If another version of the program
-	// has migrated the tables to a schema that this program cannot use, Ping and all methods that
-	// write return a *NewerSchemaError.
-	Schema() int64
+	// SupportedSchemaVersion returns the schema version that this program uses. If another version
+	// of the program has migrated the tables to a schema that this program cannot use, Ping and all
+	// methods that write return a *NewerSchemaError.
+	SupportedSchemaVersion() int64
 
-	// DatabaseSchema returns the schema version of the database.
-	DatabaseSchema(ctx context.Context) (int64, error)
+	// DatabaseSchemaVersion returns the schema version of the database.
+	DatabaseSchemaVersion(ctx context.Context) (int64, error)
 }
 
-// Size is the size of a database.
-type Size struct {
+// DatabaseStats is the size of a database.
+type DatabaseStats struct {
 	Driver string // sqlite or postgres
 	// Bytes is the size of all tables and indexes, including free space within them.
 	Bytes int64

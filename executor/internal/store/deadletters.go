@@ -35,8 +35,8 @@ type Requeue struct {
 	ID, ReplacementID string // the ID of the record, and the ID of the execution that replaces it
 }
 
-// DeadLetter is an execution or a message that needs an operator, because no runner or recorder
-// will process it again. Exactly one field is set.
+// DeadLetter is an execution or a message that needs an operator, because no runner or
+// recorder will process it again. Exactly one field is set.
 type DeadLetter struct {
 	Record  *Record       // failed, and neither requeued nor dismissed
 	Message *AsideMessage // put aside, and not dismissed
@@ -56,12 +56,12 @@ type DeadLetterFilter struct {
 // RecordFilter returns the filter that selects the failed executions among the dead letters.
 func (f DeadLetterFilter) RecordFilter() RecordFilter {
 	return RecordFilter{
-		AccountID:  f.AccountID,
-		WorkflowID: f.WorkflowID,
-		Reason:     f.Reason,
-		Since:      f.Since,
-		Until:      f.Until,
-		DeadLetter: true,
+		AccountID:       f.AccountID,
+		WorkflowID:      f.WorkflowID,
+		Reason:          f.Reason,
+		Since:           f.Since,
+		Until:           f.Until,
+		OnlyDeadLetters: true,
 	}
 }
 
@@ -76,7 +76,7 @@ func (d DeadLetter) SortTime() time.Time {
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
 // records come before messages. last is the last dead letter on the previous page, or the zero
-// DeadLetter for the first page; only its time and its ID or sequence are used.
+// OnlyDeadLetters for the first page; only its time and its ID or sequence are used.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

@@ -10,13 +10,13 @@ import (
 // Events stores operator events, the causes that lead to them, and the conditions that events have
 // reported and that still hold, such as a queue without runners. Package events writes them, and
 // operate shows the conditions. The cause of a failed execution is stored when its report is
-// recorded: see SetFailureCause.
+// recorded: see SetFailureCauseFunc.
 type Events interface {
-	// SetFailureCause sets the function that returns the event cause of a failed execution, or nil
-	// if no event is wanted. Apply and EndLostExecutions call the function for each execution that
-	// they end as failed, and store the cause in the same transaction, unless a cause with the same
-	// ID exists. Call SetFailureCause before both of them, or not at all.
-	SetFailureCause(cause func(ExecutionFailure) *EventCause)
+	// SetFailureCauseFunc sets the function that returns the event cause of a failed execution, or
+	// nil if no event is wanted. Apply and EndLostExecutions call the function for each execution
+	// that they end as failed, and store the cause in the same transaction, unless a cause with the
+	// same ID exists. Call SetFailureCauseFunc before both of them, or not at all.
+	SetFailureCauseFunc(cause func(ExecutionFailure) *EventCause)
 
 	// DecideEvents replaces event causes with events, in one transaction. It calls decide with the
 	// oldest causes, and with the events that earlier calls have decided since the given time
@@ -45,17 +45,17 @@ type Events interface {
 	// time.
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
-	// EventConditions returns all ongoing conditions.
-	EventConditions(ctx context.Context) ([]OngoingCondition, error)
+	// OngoingConditions returns all ongoing conditions.
+	OngoingConditions(ctx context.Context) ([]OngoingCondition, error)
 
-	// ChangeEventConditions records, in one transaction, that conditions have begun or ended. If
+	// ChangeOngoingConditions records, in one transaction, that conditions have begun or ended. If
 	// two callers make the same change, its event cause is stored only once.
-	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
+	ChangeOngoingConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLease acquires or renews the lease for detecting conditions, so that it is valid
-	// until the given time, unless another caller holds it. It reports whether the caller now holds
-	// the lease.
-	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
+	// AcquireConditionLease acquires or renews the lease for detecting conditions, so that it is
+	// valid until the given time, unless another caller holds it. It reports whether the caller now
+	// holds the lease.
+	AcquireConditionLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
 // EventCause is an occurrence that an operator event may report to the operators of an account,

@@ -9,9 +9,9 @@ import (
 // node. A request is filtered if it does not match the node's filter.
 const MaxFilteredRequests = 20
 
-// FilteredRequests counts the requests that did not match the filter of one trigger node, and
+// FilteredSummary counts the requests that did not match the filter of one trigger node, and
 // describes the most recent ones. Its JSON is part of backups: see BackupPart.
-type FilteredRequests struct {
+type FilteredSummary struct {
 	WorkflowID, NodeID string
 
 	Count int64             // number of these requests since the node was created
@@ -26,11 +26,11 @@ type FilteredRequest struct {
 	Place      string    // part of the request that did not meet its condition, such as ptr:/a
 }
 
-// MergeFiltered returns filtered in stored form: merged into one entry per node, and sorted by
+// StorableFiltered returns filtered in stored form: merged into one entry per node, and sorted by
 // node. Because every writer locks the rows in this order, concurrent writers cannot deadlock.
-func MergeFiltered(filtered []FilteredRequests) []FilteredRequests {
+func StorableFiltered(filtered []FilteredSummary) []FilteredSummary {
 	type node struct{ workflowID, nodeID string }
-	byNode := map[node]FilteredRequests{}
+	byNode := map[node]FilteredSummary{}
 	for _, f := range filtered {
 		at := node{SanitizeText(f.WorkflowID), SanitizeText(f.NodeID)}
 		last := make([]FilteredRequest, len(f.Last))
@@ -42,23 +42,23 @@ func MergeFiltered(filtered []FilteredRequests) []FilteredRequests {
 			}
 		}
 		have := byNode[at]
-		byNode[at] = FilteredRequests{
-			at.workflowID, at.nodeID, have.Count + f.Count, MergeLatestFiltered(have.Last, last),
+		byNode[at] = FilteredSummary{
+			at.workflowID, at.nodeID, have.Count + f.Count, NewestFiltered(have.Last, last),
 		}
 	}
-	all := make([]FilteredRequests, 0, len(byNode))
+	all := make([]FilteredSummary, 0, len(byNode))
 	for _, f := range byNode {
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b FilteredRequests) int {
+	slices.SortFunc(all, func(a, b FilteredSummary) int {
 		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
 	})
 	return all
 }
 
-// MergeLatestFiltered merges two lists and returns the newest requests in them, newest first, at
+// NewestFiltered merges two lists and returns the newest requests in them, newest first, at
 // most MaxFilteredRequests. Of requests with equal times, the ones in left come first.
-func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
+func NewestFiltered(left, right []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })
 	return all[:min(len(all), MaxFilteredRequests)]

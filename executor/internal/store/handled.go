@@ -38,9 +38,9 @@ type HandledRange struct {
 	First, Last   uint64 // sequences, both inclusive
 }
 
-// AppendRanges converts sequences of one stream to ranges, and appends them to ranges. Adjacent
-// sequences share one range. AppendRanges sorts sequences in place.
-func AppendRanges(
+// AppendSequences converts sequences of one stream to ranges, and appends them to ranges. Adjacent
+// sequences share one range. AppendSequences sorts sequences in place.
+func AppendSequences(
 	ranges []HandledRange,
 	stream, created string,
 	sequences []uint64,

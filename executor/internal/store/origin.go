@@ -22,11 +22,11 @@ func (r Record) Origin() Origin {
 	}
 }
 
-// HasComputedID reports whether the record's ID is a hash of its workflow, node and delivery ID. It
-// does not matter whether the delivery ID comes from a header, the body, signed content or an
-// operator event. To find such a record by its delivery ID, drivers compute its ID again. They
+// HasIDFromDelivery reports whether the record's ID is a hash of its workflow, node and delivery
+// ID. It does not matter whether the delivery ID comes from a header, the body, signed content or
+// an operator event. To find such a record by its delivery ID, drivers compute its ID again. They
 // therefore index only the delivery IDs of all other records.
-func (r Record) HasComputedID() bool {
+func (r Record) HasIDFromDelivery() bool {
 	if r.DeliveryID == "" {
 		return false
 	}

@@ -35,8 +35,8 @@ type PendingProgress struct {
 // batch.Progress but not in batch.New.
 func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	ids := ProgressExecutionIDs(batch.Progress)
-	own := make(map[string]bool, len(batch.New))
-	for _, r := range batch.New {
+	own := make(map[string]bool, len(batch.NewRecords))
+	for _, r := range batch.NewRecords {
 		own[r.ID] = true
 	}
 	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
@@ -51,10 +51,10 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// SelectInserted returns the records whose IDs are in fresh, which holds the IDs that a driver has
+// TakeInserted returns the records whose IDs are in fresh, which holds the IDs that a driver has
 // just inserted. Of two records with the same ID, it returns only the first. It deletes the IDs of
 // the returned records from fresh.
-func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
+func TakeInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
 			inserted = append(inserted, r)
@@ -84,10 +84,10 @@ func AlreadyRecorded(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns all steps in the order in which they must be applied: first kept, the pending
-// steps of earlier batches, in the order of their arrival, and then own, the steps of the current
-// batch. It sorts kept in place.
-func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
+// OrderProgress returns all steps in the order in which they must be applied: first kept, the
+// pending steps of earlier batches, in the order of their arrival, and then own, the steps of the
+// current batch. It sorts kept in place.
+func OrderProgress(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
 	}

@@ -26,12 +26,12 @@ type Recording interface {
 
 // Batch holds everything that one transaction records.
 type Batch struct {
-	// New holds executions to record as queued or rejected. If a record with the same ID exists,
-	// the message is a redelivery, and the record stays unchanged, with one exception: if the
-	// record is not final and the message now has another sequence, StreamSequence is updated.
+	// NewRecords holds executions to record as queued or rejected. If a record with the same ID
+	// exists, the message is a redelivery, and the record stays unchanged, with one exception: if
+	// the record is not final and the message now has another sequence, StreamSequence is updated.
 	// Otherwise, the execution would count as lost, because its old sequence no longer exists in
 	// the stream.
-	New []Record
+	NewRecords []Record
 	// Progress holds steps, which are applied in order, after New. A late or duplicate step changes
 	// nothing, because execution.Status.Follows does not allow its status. A step whose Queue or
 	// WorkflowID differs from the record's changes nothing either, because a runner may report only
@@ -57,12 +57,12 @@ type ApplyResult struct {
 	// ChangedIDs holds the IDs of the records that the batch has inserted or changed, each once.
 	ChangedIDs []string
 	// UnrecordedIDs holds the IDs in Progress that are not recorded yet. Their steps are kept,
-	// within limits: see DroppedSteps.
+	// within limits: see DroppedProgress.
 	UnrecordedIDs []string
-	// DroppedSteps is the number of pending steps, of this batch or of earlier ones, that were
+	// DroppedProgress is the number of pending steps, of this batch or of earlier ones, that were
 	// dropped because of MaxPendingSteps or MaxPendingStepsPerExecution.
-	DroppedSteps int
-	ForeignIDs   []string // IDs in Progress whose record has another queue or workflow
+	DroppedProgress int
+	MismatchedIDs   []string // IDs in Progress whose record has another queue or workflow
 }
 
 // LostExecution identifies an execution that no runner will end, for example because its start

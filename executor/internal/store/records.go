@@ -110,12 +110,12 @@ type RecordFilter struct {
 	Source     execution.Source
 	DeliveryID string
 	// DeliveryPrefix selects the records whose delivery ID begins with this text.
-	DeliveryPrefix string
-	Since          time.Time // inclusive lower bound of AcceptedAt
-	Until          time.Time // exclusive upper bound of AcceptedAt
-	Reason         string    // substring of Error, case-sensitive
-	DeadLetter     bool      // failed, and neither requeued nor dismissed
-	Canceling      bool      // cancellation was requested, and the execution has not ended
+	DeliveryPrefix  string
+	Since           time.Time // inclusive lower bound of AcceptedAt
+	Until           time.Time // exclusive upper bound of AcceptedAt
+	Reason          string    // substring of Error, case-sensitive
+	OnlyDeadLetters bool      // failed, and neither requeued nor dismissed
+	OnlyCanceling   bool      // cancellation was requested, and the execution has not ended
 }
 
 // RecordPosition is a position in a list of records, immediately after the record with this time

@@ -20,10 +20,11 @@ type Reports interface {
 	// must be unique across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
-	// AddSenders adds what was learned from requests about the senders of trigger nodes. Adding a
-	// report with the same ID again has no effect. Report IDs must be unique across all kinds of
-	// reports.
-	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderActivity) error
+	// AddSenderActivity adds what was learned from requests about the senders of trigger nodes.
+	// Adding a report with the same ID again has no effect. Report IDs must be unique across all
+	// kinds of reports.
+	AddSenderActivity(ctx context.Context, reportID string, at time.Time,
+		seen []SenderActivity) error
 
 	// AddFilteredRequests adds requests that did not match the filters of trigger nodes. Adding a
 	// report with the same ID again has no effect. Report IDs must be unique across all kinds of
@@ -32,6 +33,6 @@ type Reports interface {
 		ctx context.Context,
 		reportID string,
 		at time.Time,
-		filtered []FilteredRequests,
+		filtered []FilteredSummary,
 	) error
 }

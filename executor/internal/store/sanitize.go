@@ -83,14 +83,14 @@ func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		RecoveredAside: slices.Clone(b.RecoveredAside),
-		New:            make([]Record, len(b.New)),
+		NewRecords:     make([]Record, len(b.NewRecords)),
 		Progress:       make([]execution.Progress, len(b.Progress)),
 		PutAside:       make([]AsideMessage, len(b.PutAside)),
 		Audit:          slices.Clone(b.Audit),
 		Handled:        slices.Clone(b.Handled),
 	}
-	for i, r := range b.New {
-		s.New[i] = r.sanitized()
+	for i, r := range b.NewRecords {
+		s.NewRecords[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
 		// Keep p.ID as it is, because ApplyResult.UnrecordedIDs returns it to the caller.

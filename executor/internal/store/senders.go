@@ -23,14 +23,14 @@ type Senders interface {
 	// ForgetSender deletes the SenderActivity of one node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
-	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,
-	// observations of senders, and filtered requests. The per-minute counts are kept, because they
-	// are not broken down by workflow.
-	ForgetWorkflow(ctx context.Context, workflowID string) error
+	// ForgetWorkflowReports deletes what Reports has added about a workflow and its nodes:
+	// refusals, observations of senders, and filtered requests. The per-minute counts are kept,
+	// because they are not broken down by workflow.
+	ForgetWorkflowReports(ctx context.Context, workflowID string) error
 
-	// FilteredRequests returns how many requests have not matched the filter of one node so far,
+	// FilteredSummary returns how many requests have not matched the filter of one node so far,
 	// and the most recent of them. It returns the zero value if there were none.
-	FilteredRequests(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
+	FilteredSummary(ctx context.Context, workflowID, nodeID string) (FilteredSummary, error)
 }
 
 // SenderActivity holds what requests have shown about the sender that is configured on one trigger
@@ -51,10 +51,10 @@ type SenderActivity struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders prepares activities for storage: it merges all activities of the same node into
-// one and sorts the result by node. Because every writer locks the rows in this order, concurrent
-// writers cannot deadlock.
-func StorableSenders(activities []SenderActivity) []SenderActivity {
+// StorableSenderActivity prepares activities for storage: it merges all activities of the same node
+// into one and sorts the result by node. Because every writer locks the rows in this order,
+// concurrent writers cannot deadlock.
+func StorableSenderActivity(activities []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderActivity{}
 	for _, s := range activities {

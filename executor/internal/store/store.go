@@ -58,9 +58,9 @@ type Store interface {
 	Pruner
 	Database
 
-	// Observe sets the observer of all operations. It must be called before any other method, or
-	// not at all.
-	Observe(observer Observer)
+	// SetObserver sets the observer of all operations. It must be called before any other method,
+	// or not at all.
+	SetObserver(observer Observer)
 
 	// Close waits for the operations in progress to finish. No method may be called afterwards.
 	Close() error

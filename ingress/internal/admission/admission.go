@@ -22,11 +22,11 @@ type Registry interface {
 // Admission decides whether a request may start an execution. It is safe for concurrent use.
 type Admission struct {
 	registry Registry
-	limits   *Limits
+	limits   *Limiter
 }
 
 // New returns an Admission that looks up workflows in r and counts requests in limits.
-func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
+func New(r Registry, limits *Limiter) *Admission { return &Admission{registry: r, limits: limits} }
 
 // Trigger is the workflow and the trigger node that a request addresses by its path and token.
 type Trigger struct {
@@ -100,11 +100,11 @@ func (t Trigger) RequestsPerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// CheckLimits counts a request against the rate limit and checks the account's daily bytes. If
+// ApplyLimits counts a request against the rate limit and checks the account's daily bytes. If
 // either limit is reached, it counts nothing, and returns a refusal with the time to wait until
 // both limits permit the request. The caller must have checked the plan. bodyBytes is the length of
 // the body; a negative value means unknown.
-func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
+func (a *Admission) ApplyLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
 		if wait := a.limits.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
@@ -121,10 +121,10 @@ func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refus
 	return nil
 }
 
-// RefuseInactive returns the refusal of a request to an inactive workflow. The refusal contains the
-// ID of the execution record of the request.
-func (t Trigger) RefuseInactive(d DeliveryID) *Refusal {
-	id := newID()
+// InactiveRefusal returns the refusal of a request to an inactive workflow. The refusal contains
+// the ID of the execution record of the request.
+func (t Trigger) InactiveRefusal(d DeliveryID) *Refusal {
+	id := newExecutionID()
 	if d.ID != "" {
 		id = execution.RejectedIDForDelivery(t.Workflow.ID, t.NodeID, d.executionIDKey())
 	}
@@ -148,10 +148,10 @@ func (a *Admission) Workflow(workflowID string) *registry.CompiledWorkflow {
 	return view.Workflow
 }
 
-// InternedID returns the registry's copy of a workflow's ID, or "" if the workflow does not exist.
-// Unlike workflowID, which is a part of the request line, the copy does not keep the request line
-// in memory.
-func (a *Admission) InternedID(workflowID string) string {
+// InternedWorkflowID returns the registry's copy of a workflow's ID, or "" if the workflow does not
+// exist. Unlike workflowID, which is a part of the request line, the copy does not keep the request
+// line in memory.
+func (a *Admission) InternedWorkflowID(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
 		return ""
@@ -163,7 +163,7 @@ func (a *Admission) InternedID(workflowID string) string {
 // delivery ID, or a random ID if the request has none.
 func (t Trigger) ExecutionID(d DeliveryID) string {
 	if d.ID == "" {
-		return newID()
+		return newExecutionID()
 	}
 	return execution.IDForDelivery(t.Workflow.ID, t.NodeID, d.executionIDKey())
 }
@@ -186,5 +186,5 @@ func nodeOfToken(
 	return nil, ""
 }
 
-// newID returns a random execution ID: a version 7 UUID.
-func newID() string { return uuid.Must(uuid.NewV7()).String() }
+// newExecutionID returns a random execution ID: a version 7 UUID.
+func newExecutionID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -10,7 +10,7 @@ import (
 
 // A token that has been replaced is valid until it expires, and not a nanosecond longer.
 func TestTokensExpire(t *testing.T) {
-	limits := NewLimits()
+	limits := NewLimiter()
 	end := limits.origin.Add(time.Hour)
 	workflow := &onlyWorkflow{
 		ID:        "workflow",
@@ -57,7 +57,7 @@ func admit(
 		refusal = trigger.CheckPlan()
 	}
 	if refusal == nil {
-		refusal = a.CheckLimits(trigger, bodyBytes, at)
+		refusal = a.ApplyLimits(trigger, bodyBytes, at)
 	}
 	return trigger, refusal
 }

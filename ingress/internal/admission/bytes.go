@@ -17,10 +17,10 @@ func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// dayFraction returns the part of the 24-hour window that n bytes use up, n/perDay of a day. The
+// costOfBytes returns the part of the 24-hour window that n bytes use up, n/perDay of a day. The
 // result is at most two days, which already exceeds every limit. The cap keeps the division from
 // overflowing.
-func dayFraction(n, perDay int64) time.Duration {
+func costOfBytes(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
 	}
@@ -35,7 +35,7 @@ func dayFraction(n, perDay int64) time.Duration {
 // the account's daily limit. A body of unknown length (n < 0) may be read if at least one byte of
 // the limit is left. A body longer than the whole limit may be read only if none of the limit is
 // used.
-func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
+func (l *Limiter) waitTimeForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	locked := l.accounts.ShardFor(accountID)
 	locked.Lock()
@@ -44,22 +44,22 @@ func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Tim
 	if n < 0 {
 		n = 1
 	}
-	used := max(d.resetIfChanged(byteLimit(perDay)).theoreticalArrival-now, 0)
-	return max(used+min(dayFraction(n, perDay), day)-day, 0)
+	used := max(d.forLimit(byteLimit(perDay)).theoreticalArrival-now, 0)
+	return max(used+min(costOfBytes(n, perDay), day)-day, 0)
 }
 
 // AddBytes counts bytes of a body that this ingress has read against the account's daily limit,
 // perDay. If perDay is 0, there is no limit and nothing is counted.
-func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
+func (l *Limiter) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
 // AddRemoteBytes is like AddBytes, but for bytes that another ingress has read and announced.
-func (l *Limits) AddRemoteBytes(accountID string, perDay, n int64, at time.Time) {
+func (l *Limiter) AddRemoteBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
 
-func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local bool) {
+func (l *Limiter) addBytes(accountID string, perDay, n int64, at time.Time, local bool) {
 	if perDay <= 0 || n <= 0 { // unlimited, or nothing was read
 		return
 	}
@@ -69,17 +69,17 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 	defer locked.Unlock()
 	s := &locked.State
 	s.removeIdle(now)
-	s.states[accountID] = addIncurredCost(s.states[accountID].resetIfChanged(byteLimit(perDay)),
-		now, dayFraction(n, perDay), day)
+	s.states[accountID] = addIncurredCost(s.states[accountID].forLimit(byteLimit(perDay)),
+		now, costOfBytes(n, perDay), day)
 	if local {
 		s.admitted[accountID] += n
 	}
 }
 
 // DrainBytes returns the bytes that this ingress has read since the last call, keyed by account ID.
-func (l *Limits) DrainBytes() map[string]int64 {
+func (l *Limiter) DrainBytes() map[string]int64 {
 	used := map[string]int64{}
-	l.accounts.ForEach(func(s *limitShard[int64]) {
+	l.accounts.ForEach(func(s *usageShard[int64]) {
 		maps.Copy(used, s.admitted)
 		clear(s.admitted)
 	})

@@ -22,7 +22,7 @@ func TestByteCost(t *testing.T) {
 		{1 << 62, 1, 2 * day},
 		{0, 1, 0},
 	} {
-		if got := dayFraction(c.n, c.perDay); got != c.want {
+		if got := costOfBytes(c.n, c.perDay); got != c.want {
 			t.Errorf("%d of %d: %d, want %d", c.n, c.perDay, got, c.want)
 		}
 	}
@@ -48,7 +48,7 @@ func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
 }
 
 func TestBytesPerDay(t *testing.T) {
-	limits := NewLimits()
+	limits := NewLimiter()
 	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)
 	now := limits.origin.Add(time.Hour)
 	send := func(workflow string, declared int64, read int) time.Duration {
@@ -90,7 +90,7 @@ func TestBytesPerDay(t *testing.T) {
 // If a request exceeds both the rate limit and the limit on bytes, the time to wait is the longer
 // of the two waits.
 func TestBothLimitsExceeded(t *testing.T) {
-	limits := NewLimits()
+	limits := NewLimiter()
 	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)
 	now := limits.origin.Add(time.Hour)
 	expect := func(declared int64, want time.Duration) {
@@ -120,7 +120,7 @@ func TestBothLimitsExceeded(t *testing.T) {
 // Ingresses tell each other how many bytes they have read. Each one computes from the account's
 // current plan how much of the limit these bytes use up.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
-	here, there := NewLimits(), NewLimits()
+	here, there := NewLimiter(), NewLimiter()
 	at := here.origin.Add(time.Minute)
 	there.origin = here.origin
 	here.AddBytes("account", 86_400, 80_000, at)

@@ -10,16 +10,16 @@ import (
 
 // gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type gcraState struct {
-	// theoreticalArrival is the theoretical arrival time: the time, measured from Limits.origin, at
-	// which the workflow or account will be idle if no more requests arrive.
+	// theoreticalArrival is the theoretical arrival time: the time, measured from Limiter.origin,
+	// at which the workflow or account will be idle if no more requests arrive.
 	theoreticalArrival time.Duration
 	// limit is the rate limit that theoreticalArrival is based on.
 	limit registry.RateLimit
 }
 
-// resetIfChanged returns d if d was computed for the limit l. Otherwise it returns an idle state,
+// forLimit returns d if d was computed for the limit l. Otherwise it returns an idle state,
 // because usage under an old limit must not cause a refusal under a new one.
-func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
+func (d gcraState) forLimit(l registry.RateLimit) gcraState {
 	if d.limit == l {
 		return d
 	}
@@ -43,7 +43,7 @@ func chargeOneRequest(
 ) (next gcraState, wait time.Duration) {
 	interval := costPerRequest(l)
 	burst := interval * time.Duration(l.Requests)
-	d = d.resetIfChanged(l)
+	d = d.forLimit(l)
 	d.theoreticalArrival = max(d.theoreticalArrival, now)
 	if early := d.theoreticalArrival + interval - now - burst; early > 0 {
 		return d, early
@@ -72,37 +72,37 @@ type Usage struct {
 // removeIdleInterval is the minimum interval between two removals of a shard's idle entries.
 const removeIdleInterval = time.Minute
 
-// Limits tracks usage across all ingresses: how much of its rate limit each busy workflow has used,
-// and how many of its daily bytes each busy account has used.
-type Limits struct {
-	origin    time.Time // the zero point of the durations in gcraState and limitShard
-	workflows *sharded.Shards[limitShard[Usage]]
-	accounts  *sharded.Shards[limitShard[int64]] // bytes of bodies
+// Limiter tracks usage across all ingresses: how much of its rate limit each busy workflow has
+// used, and how many of its daily bytes each busy account has used.
+type Limiter struct {
+	origin    time.Time // the zero point of the durations in gcraState and usageShard
+	workflows *sharded.Shards[usageShard[Usage]]
+	accounts  *sharded.Shards[usageShard[int64]] // bytes of bodies
 }
 
-// limitShard holds the usage of the workflows or accounts in one shard.
-type limitShard[Used any] struct {
+// usageShard holds the usage of the workflows or accounts in one shard.
+type usageShard[Used any] struct {
 	states          map[string]gcraState // by workflow ID or account ID
 	admitted        map[string]Used      // admitted since the last call to DrainUsage or DrainBytes
-	lastIdleRemoval time.Duration        // last removal of idle entries, since Limits.origin
+	lastIdleRemoval time.Duration        // last removal of idle entries, since Limiter.origin
 }
 
-func newLimitShard[Used any]() limitShard[Used] {
-	return limitShard[Used]{states: map[string]gcraState{}, admitted: map[string]Used{}}
+func newUsageShard[Used any]() usageShard[Used] {
+	return usageShard[Used]{states: map[string]gcraState{}, admitted: map[string]Used{}}
 }
 
-// NewLimits returns Limits in which every workflow and account is idle.
-func NewLimits() *Limits {
-	return &Limits{
+// NewLimiter returns a Limiter in which every workflow and account is idle.
+func NewLimiter() *Limiter {
+	return &Limiter{
 		origin:    time.Now(),
-		workflows: sharded.New(newLimitShard[Usage]),
-		accounts:  sharded.New(newLimitShard[int64]),
+		workflows: sharded.New(newUsageShard[Usage]),
+		accounts:  sharded.New(newUsageShard[int64]),
 	}
 }
 
 // chargeRequest counts a request of a workflow and returns 0. If the rate limit is exceeded, it
 // counts nothing and returns how long to wait until another request is accepted.
-func (l *Limits) chargeRequest(
+func (l *Limiter) chargeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
 	now := at.Sub(l.origin)
@@ -126,7 +126,7 @@ func (l *Limits) chargeRequest(
 
 // waitTimeForRequest returns how long to wait until a request of a workflow would be accepted,
 // without counting one. 0 means no wait.
-func (l *Limits) waitTimeForRequest(
+func (l *Limiter) waitTimeForRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
 	locked := l.workflows.ShardFor(workflowID)
@@ -139,9 +139,9 @@ func (l *Limits) waitTimeForRequest(
 
 // DrainUsage returns the requests that this ingress has admitted since the last call, keyed by
 // workflow ID.
-func (l *Limits) DrainUsage() map[string]Usage {
+func (l *Limiter) DrainUsage() map[string]Usage {
 	usage := map[string]Usage{}
-	l.workflows.ForEach(func(s *limitShard[Usage]) {
+	l.workflows.ForEach(func(s *usageShard[Usage]) {
 		maps.Copy(usage, s.admitted)
 		clear(s.admitted)
 	})
@@ -151,7 +151,7 @@ func (l *Limits) DrainUsage() map[string]Usage {
 // AddRemoteUsage counts the requests that another ingress has admitted for a workflow. limit is the
 // workflow's rate limit at this ingress. Requests that the other ingress has counted under a
 // different rate are ignored.
-func (l *Limits) AddRemoteUsage(
+func (l *Limiter) AddRemoteUsage(
 	workflowID string,
 	used Usage,
 	limit registry.RateLimit,
@@ -166,14 +166,14 @@ func (l *Limits) AddRemoteUsage(
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State
-	s.states[workflowID] = addIncurredCost(s.states[workflowID].resetIfChanged(limit), now,
+	s.states[workflowID] = addIncurredCost(s.states[workflowID].forLimit(limit), now,
 		used.Cost, interval*time.Duration(limit.Requests))
 }
 
 // removeIdle removes the entries of idle workflows or accounts, at most once per
 // removeIdleInterval. It copies the remaining entries to a new map, because a map does not release
 // the memory of deleted entries.
-func (s *limitShard[Used]) removeIdle(now time.Duration) {
+func (s *usageShard[Used]) removeIdle(now time.Duration) {
 	if now-s.lastIdleRemoval < removeIdleInterval {
 		return
 	}

@@ -116,7 +116,7 @@ func threeIngresses(t *testing.T, lost float64) {
 	const windows = 20
 	limit := registry.RateLimit{Requests: 600, Window: 10 * time.Second}
 	random := rand.New(rand.NewPCG(3, 4))
-	ingresses := []*Limits{NewLimits(), NewLimits(), NewLimits()}
+	ingresses := []*Limiter{NewLimiter(), NewLimiter(), NewLimiter()}
 	origin := ingresses[0].origin
 	for _, l := range ingresses {
 		l.origin = origin
@@ -146,7 +146,7 @@ func threeIngresses(t *testing.T, lost float64) {
 			}
 		}
 		if elapsed/step == 50_000 { // one ingress restarts
-			ingresses[1] = NewLimits()
+			ingresses[1] = NewLimiter()
 			ingresses[1].origin = origin
 		}
 	}
@@ -175,14 +175,14 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 		"of this limit":    {Usage{Cost: time.Second, CostPerRequest: time.Second / 2}, false},
 		"of no known one":  {Usage{Cost: time.Second}, false},
 	} {
-		limits := NewLimits()
+		limits := NewLimiter()
 		limits.AddRemoteUsage("wf", c.used, limit, limits.origin)
 		if wait := limits.chargeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}
 	}
 
-	limits := NewLimits()
+	limits := NewLimiter()
 	limits.chargeRequest("wf", old, limits.origin)
 	limits.chargeRequest("wf", limit, limits.origin)
 	if used := limits.DrainUsage()["wf"]; used != (Usage{
@@ -194,7 +194,7 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 }
 
 func TestLimitsForgetIdleWorkflows(t *testing.T) {
-	limits := NewLimits()
+	limits := NewLimiter()
 	limit := registry.RateLimit{Requests: 1, Window: time.Second}
 	at := limits.origin
 	for n := range 10_000 {
@@ -221,7 +221,7 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// Limits uses the workflow ID from the registry as its map key, not the one from the request. The
+// Limiter uses the workflow ID from the registry as its map key, not the one from the request. The
 // latter is a part of the request line, and would keep the whole line in memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
@@ -231,7 +231,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 			{ID: "node", Tokens: []registry.HashedToken{{Hash: registry.HashToken("token")}}},
 		},
 	}
-	limits := NewLimits()
+	limits := NewLimiter()
 	const line = "POST /webhooks/workflow?token=token HTTP/1.1"
 	if _, refusal := admit(New(workflow, limits), line[15:23], "token", 0,
 		limits.origin); refusal != nil {
@@ -252,8 +252,8 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	}
 }
 
-func (l *Limits) remembered() (n int) {
-	l.workflows.ForEach(func(s *limitShard[Usage]) { n += len(s.states) })
+func (l *Limiter) remembered() (n int) {
+	l.workflows.ForEach(func(s *usageShard[Usage]) { n += len(s.states) })
 	return n
 }
 
@@ -268,7 +268,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 	limit := registry.RateLimit{Requests: 60, Window: time.Minute}
 	for b.Loop() {
 		before := inUse()
-		limits := NewLimits()
+		limits := NewLimiter()
 		at := limits.origin
 		use := func(ids []string) {
 			for n, id := range ids {
@@ -303,7 +303,7 @@ func inUse() float64 {
 }
 
 func BenchmarkTake(b *testing.B) {
-	limits := NewLimits()
+	limits := NewLimiter()
 	limit := registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -229,16 +229,16 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 		reports:     make(chan *nats.Msg, reportBufferSize),
 		reconnected: w.nextReconnect(),
 	}
-	if err := wait.subscribe(execution.Layout, execution.Queue); err != nil {
+	if err := wait.addSubscribedSource(execution.Layout, execution.Queue); err != nil {
 		wait.End()
 		return nil, err
 	}
 	return wait, nil
 }
 
-// subscribe subscribes to the reports of a queue, and makes each later read include their stream.
-// The parameter at identifies the stream.
-func (w *Wait) subscribe(at stream.Layout, queue string) error {
+// addSubscribedSource subscribes to the reports of a queue, and makes each later read include their
+// stream. The parameter at identifies the stream.
+func (w *Wait) addSubscribedSource(at stream.Layout, queue string) error {
 	w.sources = append(w.sources, reportSource{at, queue})
 	return w.listen(at, queue)
 }
@@ -275,9 +275,9 @@ func (w *Wait) ExpectEarlierStart(ownStreams []string) {
 	w.sources, w.otherQueues = nil, slices.Clone(ownStreams)
 	// Ignore the error: without a subscription, the Wait finds the result a little later, when it
 	// polls the stream.
-	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
+	_ = w.addSubscribedSource(stream.Layout{}, stream.AnyQueue)
 	if w.execution.HasOwnStream {
-		w.addOwnSource(w.execution.Queue)
+		w.addOwnStreamSource(w.execution.Queue)
 	}
 	// If the execution may be in a queue's own stream that Begin did not subscribe to, also
 	// subscribe to the reports in all queues' own streams.
@@ -287,9 +287,9 @@ func (w *Wait) ExpectEarlierStart(ownStreams []string) {
 	w.signalRead()
 }
 
-// addOwnSource makes each later read cover the queue's own stream, and removes the queue from
+// addOwnStreamSource makes each later read cover the queue's own stream, and removes the queue from
 // otherQueues.
-func (w *Wait) addOwnSource(queue string) {
+func (w *Wait) addOwnStreamSource(queue string) {
 	own := reportSource{stream.Layout{Own: true}, queue}
 	if !slices.Contains(w.sources, own) {
 		w.sources = append(w.sources, own)
@@ -374,7 +374,7 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 		w.running = true
 	}
 	if at, queue := stream.LayoutOf(msg.Subject); at.Own {
-		w.addOwnSource(queue)
+		w.addOwnStreamSource(queue)
 	}
 	return event.Progress.Status.Final()
 }
@@ -392,7 +392,7 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 	}
 	for _, at := range w.sources {
 		// Ignore the error, because Await reads the stream again later.
-		found, _ := at.FirstFinalReport(ctx, w.waits.nc, at.queue, w.execution.WorkflowID,
+		found, _ := at.FirstFinalOrLastReport(ctx, w.waits.nc, at.queue, w.execution.WorkflowID,
 			w.execution.ID)
 		switch {
 		case found == nil:
@@ -410,10 +410,10 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 func (w *Wait) readOtherQueues(ctx context.Context) *execution.Progress {
 	for range min(len(w.otherQueues), maxOtherQueuesPerRead) {
 		queue := w.otherQueues[0]
-		found, err := stream.Layout{Own: true}.FirstFinalReport(ctx, w.waits.nc, queue,
+		found, err := stream.Layout{Own: true}.FirstFinalOrLastReport(ctx, w.waits.nc, queue,
 			w.execution.WorkflowID, w.execution.ID)
 		if found != nil {
-			w.addOwnSource(queue)
+			w.addOwnStreamSource(queue)
 			if found.Status.Final() {
 				return found
 			}

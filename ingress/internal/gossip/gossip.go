@@ -30,12 +30,12 @@ const announceInterval = 100 * time.Millisecond
 // the server's size limit.
 const maxUsagesPerMessage = 5000
 
-// Gossip announces the usage at this ingress to the other ingresses, and receives their
+// UsageExchange announces the usage at this ingress to the other ingresses, and receives their
 // announcements, until Stop is called.
-type Gossip struct {
+type UsageExchange struct {
 	nc         *nats.Conn
 	instanceID string
-	limits     *admission.Limits
+	limits     *admission.Limiter
 	space      *storage.StreamSpace
 	registry   registryView
 	log        logrus.FieldLogger
@@ -56,10 +56,10 @@ type registryView interface {
 // counted in limits, and the stream space counted in space. It adds what the other ingresses
 // announce to limits and space.
 func Start(
-	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
+	nc *nats.Conn, limits *admission.Limiter, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,
-) (*Gossip, error) {
-	g := &Gossip{
+) (*UsageExchange, error) {
+	g := &UsageExchange{
 		nc: nc, instanceID: uuid.NewString(), limits: limits, space: space, registry: registry,
 		log:  log,
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -72,14 +72,14 @@ func Start(
 	return g, nil
 }
 
-// Stop publishes a last announcement and waits until Gossip has stopped.
-func (g *Gossip) Stop() {
+// Stop publishes a last announcement and waits until the exchange has stopped.
+func (g *UsageExchange) Stop() {
 	close(g.stop)
 	<-g.done
 	_ = g.sub.Unsubscribe()
 }
 
-func (g *Gossip) run() {
+func (g *UsageExchange) run() {
 	defer close(g.done)
 	tick := time.NewTicker(announceInterval)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (g *Gossip) run() {
 	}
 }
 
-func (g *Gossip) publishUsage() {
+func (g *UsageExchange) publishUsage() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.instanceID}
 	for id, used := range g.limits.DrainUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
@@ -129,7 +129,7 @@ func (g *Gossip) publishUsage() {
 	}
 }
 
-func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
+func (g *UsageExchange) publish(usage *hookstartv1.RateUsage) {
 	data, err := proto.Marshal(usage)
 	if err == nil {
 		err = g.nc.Publish(subject, data)
@@ -140,7 +140,7 @@ func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
 	}
 }
 
-func (g *Gossip) receive(msg *nats.Msg) {
+func (g *UsageExchange) receive(msg *nats.Msg) {
 	var usage hookstartv1.RateUsage
 	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.instanceID {
 		return

@@ -29,7 +29,7 @@ func TestMessagesForAFullStreamWaitForEachOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := &DeliveryPublisher{}
+				p := &StreamPublisher{}
 				if c.failure != nil {
 					p.lastFailure.Store(&storeFailure{time.Now(), c.failure, 0})
 				}

@@ -46,17 +46,17 @@ const attemptTimeout = time.Second
 // that time.
 const reconnectGrace = time.Second
 
-// minOwnMessageLookupTime is the minimum time that isOwnMessage has to find out whether this
-// request has sent the stored message. If that time is not enough, the request is refused. With the
-// default --publish-timeout, the total time stays below the ten seconds that senders wait.
-const minOwnMessageLookupTime = 2 * time.Second
+// minStoredMessageLookupTime is the minimum time that isSentByThisRequest has to find out whether
+// this request has sent the stored message. If that time is not enough, the request is refused.
+// With the default --publish-timeout, the total time stays below the ten seconds that senders wait.
+const minStoredMessageLookupTime = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
 
-// DeliveryPublisher publishes start messages and rejections to one stream. It is safe for
+// StreamPublisher publishes start messages and rejections to one stream. It is safe for
 // concurrent use.
-type DeliveryPublisher struct {
+type StreamPublisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	acks    *ack.Publisher
@@ -82,7 +82,7 @@ const failureExpiry = 15 * time.Second
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
 // was stored, or if the failure is older than failureExpiry or occurred before the last reconnect.
 // LastFailure sends no test message, because the stream would store it.
-func (p *DeliveryPublisher) LastFailure(now time.Time) error {
+func (p *StreamPublisher) LastFailure(now time.Time) error {
 	if t := p.lastFailure.Load(); t != nil && now.Sub(t.at) < failureExpiry &&
 		t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
@@ -90,8 +90,8 @@ func (p *DeliveryPublisher) LastFailure(now time.Time) error {
 	return nil
 }
 
-// noteFailure records that a message was not stored, and returns err.
-func (p *DeliveryPublisher) noteFailure(err error) error {
+// recordFailure records that a message was not stored, and returns err.
+func (p *StreamPublisher) recordFailure(err error) error {
 	p.lastFailure.Store(&storeFailure{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
@@ -99,18 +99,18 @@ func (p *DeliveryPublisher) noteFailure(err error) error {
 // wrapUnavailable wraps err in kind, which is ErrUnavailable or ErrOutcomeUnknown. It records a
 // failure for LastFailure only if the stream did not reply. Other readiness checks notice a lost
 // connection or a missing stream.
-func (p *DeliveryPublisher) wrapUnavailable(kind, err error) error {
+func (p *StreamPublisher) wrapUnavailable(kind, err error) error {
 	because := fmt.Errorf("%w: %w", kind, err)
 	if errors.Is(err, ack.ErrTimeout) {
-		return p.noteFailure(because)
+		return p.recordFailure(because)
 	}
 	return because
 }
 
-// New returns a DeliveryPublisher for the shared stream, and waits until that stream exists.
+// New returns a StreamPublisher for the shared stream, and waits until that stream exists.
 // timeout is the maximum time to wait for the stream's confirmation of a message. All messages use
 // one connection, because more connections were no faster in measurements.
-func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPublisher, error) {
+func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*StreamPublisher, error) {
 	p, err := NewForStream(nc, stream.ExecutionsName, timeout)
 	if err != nil {
 		return nil, err
@@ -122,17 +122,17 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPu
 	return p, nil
 }
 
-// NewForStream returns a DeliveryPublisher for the named stream. It makes no remote call.
+// NewForStream returns a StreamPublisher for the named stream. It makes no remote call.
 func NewForStream(
 	nc *nats.Conn,
 	streamName string,
 	timeout time.Duration,
-) (*DeliveryPublisher, error) {
+) (*StreamPublisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p := &DeliveryPublisher{nc: nc, js: js, name: streamName, timeout: timeout}
+	p := &StreamPublisher{nc: nc, js: js, name: streamName, timeout: timeout}
 	if p.acks, err = ack.New(nc, streamName); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
@@ -147,7 +147,7 @@ type StreamChoice interface {
 }
 
 // Close stops publishing. Messages that have not been confirmed yet fail.
-func (p *DeliveryPublisher) Close() { p.acks.Close() }
+func (p *StreamPublisher) Close() { p.acks.Close() }
 
 // Publish publishes a message. It returns a nil error once the stream has confirmed that the
 // message is stored. Any other error wraps one of this package's errors.
@@ -161,7 +161,7 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // Before each resend, Publish checks that choice is still current. If the queue has moved, the
 // message must not be stored in the old stream, because the new stream would not recognize its
 // duplicates. A nil choice is always current.
-func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
+func (p *StreamPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	p.pauseIfFull()
 	start := time.Now()
 	deadline := start.Add(p.timeout)
@@ -184,7 +184,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 		switch {
 		case o == outcomeStored:
 			if got.Duplicate && unknown {
-				ours, err := p.isOwnMessage(got.Sequence, msg, deadline)
+				ours, err := p.isSentByThisRequest(got.Sequence, msg, deadline)
 				if err != nil {
 					return Ack{}, err
 				}
@@ -197,7 +197,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, er
 			}
 			return got, nil
 		case o == outcomeStorageFull:
-			return Ack{}, p.noteFailure(fmt.Errorf("%w: %w", ErrStorageFull, err))
+			return Ack{}, p.recordFailure(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == outcomeMessageTooLong:
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == outcomeOverloaded:
@@ -236,7 +236,7 @@ const fullStreamInterval = 5 * time.Millisecond
 // which ones are repeats and whether it has room again. Without the pause, a sender that floods a
 // full stream would wake this process and two NATS servers for every message, and slow down the
 // other streams.
-func (p *DeliveryPublisher) pauseIfFull() {
+func (p *StreamPublisher) pauseIfFull() {
 	last := p.lastFailure.Load()
 	if last == nil || !errors.Is(last.err, ErrStorageFull) || time.Since(last.at) > time.Second {
 		return
@@ -254,7 +254,7 @@ func (p *DeliveryPublisher) pauseIfFull() {
 // LookupDuplicate never stores anything. It sends a message with the ID, without data, and with an
 // invalid Nats-Rollup header. The stream refuses that header only after it has looked up the ID
 // (see processJetStreamMsg and checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
-func (p *DeliveryPublisher) LookupDuplicate(msg *nats.Msg) (Ack, error) {
+func (p *StreamPublisher) LookupDuplicate(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
 		return Ack{}, ErrStorageFull
@@ -332,16 +332,16 @@ func classifyAttempt(err error) attemptOutcome {
 	}
 }
 
-// isOwnMessage reports whether this request has sent the message with the given sequence in the
-// stream: a message of this request has the same traceparent as msg, whose span is random.
-// isOwnMessage retries until the deadline, because a cluster does not reply while it elects a
-// leader, and a replica may lag. It retries for at least minOwnMessageLookupTime, because after an
-// outage many replies arrive just before their deadlines. If it still cannot tell, it returns
-// ErrUnavailable.
-func (p *DeliveryPublisher) isOwnMessage(
+// isSentByThisRequest reports whether this request has sent the message with the given sequence in
+// the stream: a message of this request has the same traceparent as msg, whose span is random.
+// isSentByThisRequest retries until the deadline, because a cluster does not reply while it elects
+// a leader, and a replica may lag. It retries for at least minStoredMessageLookupTime, because
+// after an outage many replies arrive just before their deadlines. If it still cannot tell, it
+// returns ErrUnavailable.
+func (p *StreamPublisher) isSentByThisRequest(
 	sequence uint64, msg *nats.Msg, deadline time.Time,
 ) (bool, error) {
-	if least := time.Now().Add(minOwnMessageLookupTime); deadline.Before(least) {
+	if least := time.Now().Add(minStoredMessageLookupTime); deadline.Before(least) {
 		deadline = least
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -369,7 +369,7 @@ func (p *DeliveryPublisher) isOwnMessage(
 // isDeleted reports whether the stream has deleted a message, which means that it is too old to be
 // from this request. A lagging replica does not have the message either, but reports a lower last
 // sequence.
-func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool {
+func (p *StreamPublisher) isDeleted(ctx context.Context, sequence uint64) bool {
 	s, err := p.js.Stream(ctx, p.name)
 	if err != nil {
 		return false
@@ -381,7 +381,7 @@ func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool
 // storedTrace returns the traceparent of the message with the given sequence number in the stream,
 // or "" if the message has none. Any replica may respond. jetstream.Stream is not used, because
 // obtaining one requires the stream's leader.
-func (p *DeliveryPublisher) storedTrace(ctx context.Context, sequence uint64) (string, error) {
+func (p *StreamPublisher) storedTrace(ctx context.Context, sequence uint64) (string, error) {
 	msg, err := p.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"DIRECT.GET."+p.name,
 		fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if err != nil {

@@ -30,7 +30,7 @@ func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:            urls,
 		ConnectTimeout: 20 * time.Second,
-		Log:            logtest.Quiet(),
+		Log:            logtest.Discard(),
 		Extra:          extra,
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 
 func newPublisher(
 	t *testing.T, nc *nats.Conn, replicas int, timeout time.Duration,
-) *publish.DeliveryPublisher {
+) *publish.StreamPublisher {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -131,7 +131,7 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
-	publishers := []*publish.DeliveryPublisher{
+	publishers := []*publish.StreamPublisher{
 		newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second),
 		newPublisher(t, connect(t, cluster.Node(1).URL()), 3, 30*time.Second),
 	}
@@ -386,7 +386,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 	readable := func(direct bool) {
 		t.Helper()
-		config := stream.DefaultSettings.ExecutionsConfig()
+		config := stream.DefaultSettings.ExecutionsStreamConfig()
 		config.AllowDirect = direct
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -439,7 +439,7 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 	bound := func(bytes int64) {
 		t.Helper()
-		config := stream.DefaultSettings.ExecutionsConfig()
+		config := stream.DefaultSettings.ExecutionsStreamConfig()
 		config.MaxBytes = bytes
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
@@ -517,7 +517,7 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := stream.DefaultSettings.ExecutionsConfig()
+	config := stream.DefaultSettings.ExecutionsStreamConfig()
 	config.MaxMsgSize = 10
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -551,7 +551,7 @@ func repeat(t *testing.T, nc *nats.Conn, replicas int) {
 		t.Fatal(err)
 	}
 	for _, rollup := range []bool{false, true} {
-		config := stream.DefaultSettings.ExecutionsConfig()
+		config := stream.DefaultSettings.ExecutionsStreamConfig()
 		config.Replicas, config.AllowRollup = replicas, rollup
 		if _, err := js.UpdateStream(t.Context(), config); err != nil {
 			t.Fatal(err)

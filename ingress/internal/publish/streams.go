@@ -12,26 +12,26 @@ import (
 )
 
 // StreamRouter publishes each message to its stream: the shared one, or a queue's own. Each stream
-// has a separate DeliveryPublisher, so that a stream that stores nothing or does not reply does not
+// has a separate StreamPublisher, so that a stream that stores nothing or does not reply does not
 // delay messages to other streams. StreamRouter is safe for concurrent use.
 type StreamRouter struct {
 	nc     *nats.Conn
-	shared *DeliveryPublisher
+	shared *StreamPublisher
 
-	own atomic.Pointer[map[string]*DeliveryPublisher] // keyed by queue; replaced at each change
-	mu  sync.Mutex                                    // held while own is changed
+	byQueue atomic.Pointer[map[string]*StreamPublisher] // keyed by queue; replaced at each change
+	mu      sync.Mutex                                  // held while own is changed
 }
 
 // NewStreamRouter returns a StreamRouter that publishes to the shared stream through shared, which
 // the caller must close.
-func NewStreamRouter(nc *nats.Conn, shared *DeliveryPublisher) *StreamRouter {
+func NewStreamRouter(nc *nats.Conn, shared *StreamPublisher) *StreamRouter {
 	s := &StreamRouter{nc: nc, shared: shared}
-	s.own.Store(&map[string]*DeliveryPublisher{})
+	s.byQueue.Store(&map[string]*StreamPublisher{})
 	return s
 }
 
 // Publish publishes a message to the stream to which its subject belongs. See
-// DeliveryPublisher.Publish.
+// StreamPublisher.Publish.
 func (s *StreamRouter) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
@@ -45,7 +45,7 @@ func (s *StreamRouter) Publish(msg *nats.Msg, choice StreamChoice) (Ack, error) 
 }
 
 // LookupDuplicate looks up a message's ID in the stream to which its subject belongs. See
-// DeliveryPublisher.LookupDuplicate.
+// StreamPublisher.LookupDuplicate.
 func (s *StreamRouter) LookupDuplicate(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
@@ -58,15 +58,15 @@ func (s *StreamRouter) LookupDuplicate(msg *nats.Msg) (Ack, error) {
 	return p.LookupDuplicate(msg)
 }
 
-// publisherFor returns the DeliveryPublisher of a queue's own stream, which it creates when it is
+// publisherFor returns the StreamPublisher of a queue's own stream, which it creates when it is
 // first needed.
-func (s *StreamRouter) publisherFor(queue string) (*DeliveryPublisher, error) {
-	if p := (*s.own.Load())[queue]; p != nil {
+func (s *StreamRouter) publisherFor(queue string) (*StreamPublisher, error) {
+	if p := (*s.byQueue.Load())[queue]; p != nil {
 		return p, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	have := *s.own.Load()
+	have := *s.byQueue.Load()
 	if p := have[queue]; p != nil {
 		return p, nil
 	}
@@ -76,14 +76,14 @@ func (s *StreamRouter) publisherFor(queue string) (*DeliveryPublisher, error) {
 	}
 	next := maps.Clone(have)
 	next[queue] = p
-	s.own.Store(&next)
+	s.byQueue.Store(&next)
 	return p, nil
 }
 
 // LastFailure returns why a queue's own stream did not store the last message, or nil. See
-// DeliveryPublisher.LastFailure.
+// StreamPublisher.LastFailure.
 func (s *StreamRouter) LastFailure(queue string, now time.Time) error {
-	if p := (*s.own.Load())[queue]; p != nil {
+	if p := (*s.byQueue.Load())[queue]; p != nil {
 		return p.LastFailure(now)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (s *StreamRouter) LastFailure(queue string, now time.Time) error {
 func (s *StreamRouter) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range *s.own.Load() {
+	for _, p := range *s.byQueue.Load() {
 		p.Close()
 	}
 }

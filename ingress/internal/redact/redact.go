@@ -62,8 +62,8 @@ type Redactor struct {
 	// tokenValues holds the values that were sent where a token belongs (in the Authorization
 	// header and the token parameters) but do not look like tokens. It holds each value both as
 	// sent and unescaped. findTokenValues fills it in.
-	tokenValues []string
-	found       bool // findTokenValues was called
+	tokenValues      []string
+	tokenValuesFound bool // findTokenValues was called
 }
 
 // New returns the Redactor of r. It searches for no tokens yet, so it is cheap.
@@ -89,10 +89,10 @@ func (r *Redactor) RedactText(text string) string {
 
 // findTokenValues fills in r.tokenValues on its first call. Later calls do nothing.
 func (r *Redactor) findTokenValues() {
-	if r.found {
+	if r.tokenValuesFound {
 		return
 	}
-	r.found = true
+	r.tokenValuesFound = true
 	r.addTokenValue(bearerToken(r.request.Header))
 	raw := r.request.URL.RawQuery
 	for raw != "" && len(r.tokenValues) < maxRedactedValues {

@@ -27,9 +27,9 @@ const (
 	maxFilteredRequests = 700
 )
 
-// FilteredCounter counts the requests that did not match their node's filter. It is safe for
+// FilteredRequestCounter counts the requests that did not match their node's filter. It is safe for
 // concurrent use.
-type FilteredCounter struct {
+type FilteredRequestCounter struct {
 	reporter
 
 	mu       sync.Mutex
@@ -39,15 +39,18 @@ type FilteredCounter struct {
 
 type nodeKey struct{ workflowID, nodeID string }
 
-// NewFilteredCounter returns a FilteredCounter. It sends reports only while Run is running.
-func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
-	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
+// NewFilteredRequestCounter returns a FilteredRequestCounter. It sends reports only while Run is
+// running.
+func NewFilteredRequestCounter(
+	js jetstream.JetStream, log logrus.FieldLogger,
+) *FilteredRequestCounter {
+	f := &FilteredRequestCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
 	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.drainToMessage)
 	return f
 }
 
 // Count counts one request that did not match the filter of a node. The node must exist.
-func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.FilteredRequest) {
+func (f *FilteredRequestCounter) Count(workflowID, nodeID string, request stream.FilteredRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := nodeKey{workflowID, nodeID}
@@ -71,7 +74,7 @@ func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.Filter
 	node.Last = append(node.Last, request) // oldest first; drainToMessage reverses the order
 }
 
-func (f *FilteredCounter) drainToMessage() (*nats.Msg, error) {
+func (f *FilteredRequestCounter) drainToMessage() (*nats.Msg, error) {
 	f.mu.Lock()
 	nodes := f.nodes
 	if len(nodes) == 0 {

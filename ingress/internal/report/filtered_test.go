@@ -38,7 +38,7 @@ func (r *rig) filteredReport(want int64) map[string]stream.FilteredCount {
 
 func TestFilteredByNode(t *testing.T) {
 	r := start(t)
-	filtered := report.NewFilteredCounter(r.js, r.log)
+	filtered := report.NewFilteredRequestCounter(r.js, r.log)
 	stop := r.run(filtered.Run)
 	for n := range 50 {
 		filtered.Count("wf", "node", stream.FilteredRequest{
@@ -66,7 +66,7 @@ func TestFilteredByNode(t *testing.T) {
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // makes counts accumulate
-	filtered := report.NewFilteredCounter(r.js, r.log)
+	filtered := report.NewFilteredRequestCounter(r.js, r.log)
 	stop := r.run(filtered.Run)
 	for n := range 1200 {
 		for range 20 {

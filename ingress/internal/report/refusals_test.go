@@ -28,7 +28,7 @@ type rig struct {
 // start starts NATS, and connects to it with the options that an ingress uses.
 func start(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}
+	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Discard()}
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:            r.nats.URL(),
 		ConnectTimeout: 20 * time.Second,
@@ -38,7 +38,7 @@ func start(t testing.TB) *rig {
 	t.Cleanup(nc.Close)
 	r.js, err = jetstream.New(nc)
 	r.check(err)
-	r.check(stream.EnsureReports(t.Context(), r.js, 1))
+	r.check(stream.EnsureReportsStream(t.Context(), r.js, 1))
 	return r
 }
 

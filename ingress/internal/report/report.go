@@ -18,10 +18,10 @@ import (
 // duplicateReportInterval is the interval between reports of duplicate requests.
 const duplicateReportInterval = 200 * time.Millisecond
 
-// maxDuplicateExecutions is the maximum number of executions whose repeats are counted, which
+// maxExecutionsWithDuplicates is the maximum number of executions whose repeats are counted, which
 // bounds memory use. Repeats of further executions are not counted until the next report has been
 // sent.
-const maxDuplicateExecutions = 10_000
+const maxExecutionsWithDuplicates = 10_000
 
 // DuplicateCounter counts suppressed repeats by execution. It is safe for concurrent use.
 type DuplicateCounter struct {
@@ -48,7 +48,7 @@ func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *Duplic
 func (d *DuplicateCounter) Count(executionID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.counts[executionID]; ok || len(d.counts) < maxDuplicateExecutions {
+	if _, ok := d.counts[executionID]; ok || len(d.counts) < maxExecutionsWithDuplicates {
 		d.counts[executionID]++
 	}
 }

@@ -22,7 +22,7 @@ func connect(t *testing.T) (jetstream.JetStream, *natstest.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.EnsureReports(t.Context(), js, 1); err != nil {
+	if err := stream.EnsureReportsStream(t.Context(), js, 1); err != nil {
 		t.Fatal(err)
 	}
 	return js, server
@@ -53,7 +53,7 @@ func TestAReportThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	js, _ := connect(t)
 	taken := []*nats.Msg{message(t, make([]byte, 2<<20)), message(t, nil)}
-	r := newReporter(js, logtest.Quiet(), "tests", time.Hour, func() (*nats.Msg, error) {
+	r := newReporter(js, logtest.Discard(), "tests", time.Hour, func() (*nats.Msg, error) {
 		msg := taken[0]
 		taken = taken[1:]
 		return msg, nil
@@ -73,11 +73,11 @@ func TestAReportThatIsTooLong(t *testing.T) {
 func TestTheLastReports(t *testing.T) {
 	t.Parallel()
 	js, server := connect(t)
-	senders := NewSenderCounter(js, logtest.Quiet())
-	senders.Count("a", "node", "notion", SenderObservation{Delivery: true})
+	senders := NewSenderObserver(js, logtest.Discard())
+	senders.Observe("a", "node", "notion", SenderObservation{DeliveryStored: true})
 	server.Stop()
 	senders.send(t.Context())
-	senders.Count("b", "node", "notion", SenderObservation{Delivery: true})
+	senders.Observe("b", "node", "notion", SenderObservation{DeliveryStored: true})
 	server.Restart()
 	if err := js.Conn().FlushTimeout(30 * time.Second); err != nil {
 		t.Fatal(err)
@@ -95,11 +95,11 @@ func TestTheLastReports(t *testing.T) {
 func TestManyCapturedSecrets(t *testing.T) {
 	t.Parallel()
 	js, _ := connect(t)
-	senders := NewSenderCounter(js, logtest.Quiet())
+	senders := NewSenderObserver(js, logtest.Discard())
 	const many, length = 300, 4096
 	for i := range many {
-		senders.Count(fmt.Sprint(i), "node", "notion",
-			SenderObservation{Captured: bytes.Repeat([]byte{1}, length)})
+		senders.Observe(fmt.Sprint(i), "node", "notion",
+			SenderObservation{CapturedSecret: bytes.Repeat([]byte{1}, length)})
 	}
 	got := map[string]bool{}
 	for reports := 1; len(got) < many; reports++ {
@@ -125,17 +125,17 @@ func TestManyCapturedSecrets(t *testing.T) {
 // Count returns false.
 func TestACapturedSecretBesideManyNodes(t *testing.T) {
 	t.Parallel()
-	senders := NewSenderCounter(nil, logtest.Quiet())
+	senders := NewSenderObserver(nil, logtest.Discard())
 	count := func(id int, seen SenderObservation) bool {
-		return senders.Count(fmt.Sprint(id), "node", "notion", seen)
+		return senders.Observe(fmt.Sprint(id), "node", "notion", seen)
 	}
-	secret := SenderObservation{Captured: []byte{1}}
+	secret := SenderObservation{CapturedSecret: []byte{1}}
 	for id := range maxSendersPerReport {
-		if !count(id, SenderObservation{Delivery: true}) {
+		if !count(id, SenderObservation{DeliveryStored: true}) {
 			t.Fatal(id)
 		}
 	}
-	if count(maxSendersPerReport, SenderObservation{Delivery: true}) ||
+	if count(maxSendersPerReport, SenderObservation{DeliveryStored: true}) ||
 		!count(maxSendersPerReport, secret) {
 		t.Error("another node without a secret was counted, or one with a secret was not")
 	}

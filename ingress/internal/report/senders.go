@@ -29,18 +29,18 @@ const maxCapturedSecretBytes = 256 << 10
 
 // SenderObservation holds what one request shows about a node's sender.
 type SenderObservation struct {
-	VerifiedAt  time.Time // zero if the request was not verified
-	HandshakeAt time.Time // zero if the request was not a handshake
-	Captured    []byte    // a secret that the provider has sent, encrypted
-	RefusedAt   time.Time // zero if the request was not refused because of its signature
-	Code        string    // code of the refusal
-	Reason      string    // human-readable reason for the refusal
-	Delivery    bool      // the delivery was stored
-	WithoutID   bool      // the stored delivery had no delivery ID
+	VerifiedAt     time.Time // zero if the request was not verified
+	HandshakeAt    time.Time // zero if the request was not a handshake
+	CapturedSecret []byte    // a secret that the provider has sent, encrypted
+	RefusedAt      time.Time // zero if the request was not refused because of its signature
+	RefusedCode    string    // code of the refusal
+	RefusedReason  string    // human-readable reason for the refusal
+	DeliveryStored bool      // the delivery was stored
+	WithoutID      bool      // the stored delivery had no delivery ID
 }
 
-// SenderCounter collects observations about the senders of nodes. It is safe for concurrent use.
-type SenderCounter struct {
+// SenderObserver collects observations about the senders of nodes. It is safe for concurrent use.
+type SenderObserver struct {
 	reporter
 
 	mu         sync.Mutex
@@ -51,17 +51,17 @@ type SenderCounter struct {
 // replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
-// NewSenderCounter returns a SenderCounter. It sends reports only while Run is running.
-func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
-	s := &SenderCounter{activities: map[senderKey]*stream.SenderActivity{}}
+// NewSenderObserver returns a SenderObserver. It sends reports only while Run is running.
+func NewSenderObserver(js jetstream.JetStream, log logrus.FieldLogger) *SenderObserver {
+	s := &SenderObserver{activities: map[senderKey]*stream.SenderActivity{}}
 	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainToMessage)
 	return s
 }
 
-// Count adds the observations from one request about the sender of a node. The node must exist, and
-// preset is the preset of its sender. If too many nodes already wait for the next report, Count
+// Observe adds the observations from one request about the sender of a node. The node must exist,
+// and preset is the preset of its sender. If too many nodes already wait for the next report, Count
 // discards the observations and returns false.
-func (s *SenderCounter) Count(
+func (s *SenderObserver) Observe(
 	workflowID, nodeID, preset string, seen SenderObservation,
 ) (counted bool) {
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *SenderCounter) Count(
 	entry := s.activities[key]
 	if entry == nil {
 		most := maxSendersPerReport
-		if len(seen.Captured) > 0 {
+		if len(seen.CapturedSecret) > 0 {
 			most *= 2
 		}
 		if len(s.activities) >= most {
@@ -85,15 +85,15 @@ func (s *SenderCounter) Count(
 	if seen.HandshakeAt.After(entry.HandshakeAt) {
 		entry.HandshakeAt = seen.HandshakeAt
 	}
-	if len(seen.Captured) > 0 {
-		entry.Captured = seen.Captured
+	if len(seen.CapturedSecret) > 0 {
+		entry.Captured = seen.CapturedSecret
 	}
 	if !seen.RefusedAt.IsZero() {
 		entry.Refused++
-		entry.RefusedAt, entry.RefusedCode, entry.RefusedReason = seen.RefusedAt, seen.Code,
-			seen.Reason
+		entry.RefusedAt, entry.RefusedCode, entry.RefusedReason = seen.RefusedAt, seen.RefusedCode,
+			seen.RefusedReason
 	}
-	if seen.Delivery {
+	if seen.DeliveryStored {
 		entry.Deliveries++
 	}
 	if seen.WithoutID {
@@ -102,7 +102,7 @@ func (s *SenderCounter) Count(
 	return true
 }
 
-func (s *SenderCounter) drainToMessage() (*nats.Msg, error) {
+func (s *SenderObserver) drainToMessage() (*nats.Msg, error) {
 	s.mu.Lock()
 	entries := s.activities
 	if len(entries) == 0 {

@@ -42,7 +42,8 @@ func Follow(
 		return nil, fmt.Errorf("how much the stream holds: %w", err)
 	}
 	f.updateSpace(f.stream.CachedInfo())
-	if f.sumsSub, err = js.Conn().Subscribe(stream.StorageSubject, f.receiveSums); err != nil {
+	if f.sumsSub, err = js.Conn().Subscribe(stream.AccountStorageSubject,
+		f.receiveSums); err != nil {
 		return nil, fmt.Errorf("listen to what accounts hold: %w", err)
 	}
 	var running context.Context
@@ -99,7 +100,7 @@ func (f *Follower) updateSpace(info *jetstream.StreamInfo) {
 }
 
 func (f *Follower) receiveSums(msg *nats.Msg) {
-	if name, sums, err := stream.DecodeStorageSums(msg.Data); err == nil &&
+	if name, sums, err := stream.DecodeAccountStorage(msg.Data); err == nil &&
 		name == stream.ExecutionsName {
 		f.space.SetAccountSums(sums)
 	}

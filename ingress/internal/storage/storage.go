@@ -86,10 +86,10 @@ const numCountGenerations = 8
 type StreamSpace struct {
 	countAccounts func() int // returns the number of accounts in the installation
 
-	limit      atomic.Int64 // size limit in bytes; 0 means no limit, so nothing is counted
-	used       atomic.Int64 // content in bytes
-	numHolders atomic.Int64 // number of accounts that hold something
-	counted    atomic.Int64 // sum of all counts, in bytes
+	limit                atomic.Int64 // limit in bytes; 0 means none, so nothing is counted
+	used                 atomic.Int64 // content in bytes
+	numAccountsWithUsage atomic.Int64 // number of accounts that hold something
+	counted              atomic.Int64 // sum of all counts, in bytes
 	// unannounced is the approximate number of bytes that have not been announced to the other
 	// ingresses yet.
 	unannounced atomic.Int64
@@ -118,9 +118,9 @@ type shard struct {
 
 // accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
-	counts             [numCountGenerations]int64 // bytes counted by this process, by generation
-	executorSum        int64                      // bytes in the last sums from an executor
-	countedBetweenSums int64                      // bytes counted between the last two sums
+	countedByGeneration [numCountGenerations]int64 // bytes counted by this process, by generation
+	executorSum         int64                      // bytes in the last sums from an executor
+	countedBetweenSums  int64                      // bytes counted between the last two sums
 	// countedSinceSums is the number of bytes counted since the last sums or, if there are none,
 	// since nearFull was set.
 	countedSinceSums int64
@@ -129,7 +129,7 @@ type accountUsage struct {
 }
 
 func (h *accountUsage) countedBytes() (n int64) {
-	for _, c := range h.counts {
+	for _, c := range h.countedByGeneration {
 		n += c
 	}
 	return n
@@ -161,14 +161,14 @@ func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	locked.Lock()
 	defer locked.Unlock()
 	sh := &locked.State
-	h := s.usageOf(sh, accountID)
+	h := s.ensureUsage(sh, accountID)
 	if free <= limit/thresholdDenominator*(thresholdDenominator-equalShareThreshold) {
 		trySignal(s.RefreshUsage)
 		if !s.mayStoreMore(h, limit, free) {
 			return false
 		}
 	}
-	s.addUsage(sh, h, bytes, bytes)
+	s.addUsageLocked(sh, h, bytes, bytes)
 	return true
 }
 
@@ -198,7 +198,7 @@ func (s *StreamSpace) changeUsage(accountID string, bytes, unannounced int64) {
 	locked := s.shards.ShardFor(accountID)
 	locked.Lock()
 	defer locked.Unlock()
-	s.addUsage(&locked.State, s.usageOf(&locked.State, accountID), bytes, unannounced)
+	s.addUsageLocked(&locked.State, s.ensureUsage(&locked.State, accountID), bytes, unannounced)
 }
 
 // DrainUnannounced returns, by account ID, the bytes that this ingress has reserved since the last
@@ -227,7 +227,7 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	if accounts <= 1 {
 		return true
 	}
-	holders := min(s.numHolders.Load()+1, accounts)
+	holders := min(s.numAccountsWithUsage.Load()+1, accounts)
 	share := limit / holders
 	scarce := limit / thresholdDenominator * (thresholdDenominator - shrinkingShareThreshold)
 	if free < scarce {
@@ -242,10 +242,10 @@ func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	return h.countedBytes() < share
 }
 
-// addUsage adds bytes, which may be negative, to the usage of an account. unannounced has the same
-// meaning as for changeUsage. The caller must hold the shard's lock.
-func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, unannounced int64) {
-	h.counts[sh.generation] += bytes
+// addUsageLocked adds bytes, which may be negative, to the usage of an account. unannounced has the
+// same meaning as for changeUsage. The caller must hold the shard's lock.
+func (s *StreamSpace) addUsageLocked(sh *shard, h *accountUsage, bytes, unannounced int64) {
+	h.countedByGeneration[sh.generation] += bytes
 	if s.nearFull.Load() {
 		h.countedSinceSums += bytes
 	}
@@ -278,7 +278,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 			for _, h := range sh.accounts {
 				s.counted.Add(-h.countedBytes())
 			}
-			s.numHolders.Add(-int64(len(sh.accounts)))
+			s.numAccountsWithUsage.Add(-int64(len(sh.accounts)))
 			clear(sh.accounts)
 		})
 		return
@@ -309,8 +309,8 @@ func (s *StreamSpace) rotateGenerations() {
 	s.shards.ForEach(func(sh *shard) {
 		sh.generation = (sh.generation + 1) % numCountGenerations
 		for _, h := range sh.accounts {
-			s.counted.Add(-h.counts[sh.generation])
-			h.counts[sh.generation] = 0
+			s.counted.Add(-h.countedByGeneration[sh.generation])
+			h.countedByGeneration[sh.generation] = 0
 		}
 		s.dropIdleAccounts(sh)
 	})
@@ -326,7 +326,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	for id := range sums {
 		locked := s.shards.ShardFor(id)
 		locked.Lock()
-		s.usageOf(&locked.State, id)
+		s.ensureUsage(&locked.State, id)
 		locked.Unlock()
 	}
 	s.shards.ForEach(func(sh *shard) {
@@ -339,14 +339,14 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	s.usesExecutorSums.Store(true)
 }
 
-// usageOf returns the usage of an account, and creates an entry if there is none. The caller must
-// hold the shard's lock.
-func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
+// ensureUsage returns the usage of an account, and creates an entry if there is none. The caller
+// must hold the shard's lock.
+func (s *StreamSpace) ensureUsage(sh *shard, accountID string) *accountUsage {
 	h := sh.accounts[accountID]
 	if h == nil {
 		h = &accountUsage{}
 		sh.accounts[accountID] = h
-		s.numHolders.Add(1)
+		s.numAccountsWithUsage.Add(1)
 	}
 	return h
 }
@@ -357,7 +357,7 @@ func (s *StreamSpace) dropIdleAccounts(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)
-			s.numHolders.Add(-1)
+			s.numAccountsWithUsage.Add(-1)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (p *Proxy) accept() {
 // which is the connection of a client. It returns when copying has ended in both directions.
 func (p *Proxy) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	p.waitUntilOpen() // while the proxy is silent, do not connect to the target
+	p.waitWhileSilent() // while the proxy is silent, do not connect to the target
 	network := "tcp"
 	if strings.HasPrefix(p.target, "/") {
 		network = "unix"
@@ -128,7 +128,7 @@ func (p *Proxy) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		p.waitUntilOpen()
+		p.waitWhileSilent()
 		if n > 0 {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				_ = from.Close()
@@ -141,8 +141,8 @@ func (p *Proxy) copy(to, from net.Conn) {
 	}
 }
 
-// waitUntilOpen waits while the proxy is silent.
-func (p *Proxy) waitUntilOpen() {
+// waitWhileSilent waits while the proxy is silent.
+func (p *Proxy) waitWhileSilent() {
 	p.mu.Lock()
 	silent := p.flowing
 	p.mu.Unlock()

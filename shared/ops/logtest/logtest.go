@@ -10,8 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Quiet returns a log that discards everything.
-func Quiet() *logrus.Logger {
+// Discard returns a log that discards everything.
+func Discard() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log

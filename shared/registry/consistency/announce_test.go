@@ -23,7 +23,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
 	f, err := consistency.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil),
-		logtest.Quiet())
+		logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	go func() {
 		var err error
 		a, err = consistency.StartHeartbeat(ctx, nc, f, consistency.RoleIngress, nil,
-			consistency.ProcessInfo{}, logtest.Quiet())
+			consistency.ProcessInfo{}, logtest.Discard())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
@@ -55,12 +55,12 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Stop()
-	// The process is now announced, so Wait must not confirm a revision that the process has not
-	// applied.
+	// The process is now announced, so AwaitInForce must not confirm a revision that the process
+	// has not applied.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	var lagging *consistency.LaggingError
-	if err := r.Membership.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) ||
+	var lagging *consistency.UnconfirmedError
+	if err := r.Membership.AwaitInForce(soon, f.Revision()+1); !errors.As(err, &lagging) ||
 		!strings.Contains(lagging.Error(), consistency.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}

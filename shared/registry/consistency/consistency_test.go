@@ -83,7 +83,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
-	var lagging *consistency.LaggingError
+	var lagging *consistency.UnconfirmedError
 	if !errors.As(err, &lagging) || !strings.Contains(err.Error(), "ingress ") {
 		t.Fatalf("a change that an ingress has not applied returned %v", err)
 	}
@@ -116,7 +116,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
-	f, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
+	f, err := consistency.Follow(t.Context(), js, slow, logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	announced := make(chan error, 1)
 	go func() {
 		a, err := consistency.StartHeartbeat(t.Context(), nc, f, consistency.RoleIngress, nil,
-			consistency.ProcessInfo{}, logtest.Quiet())
+			consistency.ProcessInfo{}, logtest.Discard())
 		if err == nil {
 			a.Stop()
 		}
@@ -170,8 +170,8 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// Membership.Wait fails while the membership receives nothing from NATS, because the membership may
-// have missed the announcement of a process.
+// Membership.AwaitInForce fails while the membership receives nothing from NATS, because the
+// membership may have missed the announcement of a process.
 func TestAMembershipThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -183,12 +183,12 @@ func TestAMembershipThatHearsNothing(t *testing.T) {
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	var lagging *consistency.LaggingError
-	if err := membership.Wait(ctx, 1); !errors.As(err, &lagging) {
+	var lagging *consistency.UnconfirmedError
+	if err := membership.AwaitInForce(ctx, 1); !errors.As(err, &lagging) {
 		t.Errorf("nobody was heard: %v", err)
 	}
 	server.Resume()
-	if err := membership.Wait(t.Context(), 1); err != nil {
+	if err := membership.AwaitInForce(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 }
@@ -286,7 +286,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	snapshot := registry.NewSnapshot(nil)
-	follower, err := consistency.Follow(t.Context(), js, snapshot, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, snapshot, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))

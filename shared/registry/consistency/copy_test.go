@@ -100,7 +100,7 @@ func TestACopyThatLagsBehind(t *testing.T) {
 	r.CreateWorkflow(t, "old", "pro", true)
 	config := startCopy(t, js)
 	p := process{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := consistency.Follow(t.Context(), copyReader{js}, p, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), copyReader{js}, p, logtest.Discard())
 	fatal(t, err)
 	defer follower.Stop()
 	fatal(t, follower.CatchUp(t.Context()))
@@ -109,7 +109,7 @@ func TestACopyThatLagsBehind(t *testing.T) {
 	r.CreateWorkflow(t, "new", "pro", true)
 	lags(t, js, follower)
 	late, err := consistency.Follow(t.Context(), copyReader{js},
-		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Quiet())
+		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Discard())
 	fatal(t, err)
 	defer late.Stop()
 	loading, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -143,7 +143,7 @@ func TestTheNewestMessageIsGoneFromACopy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	follower, err := consistency.Follow(ctx, copyReader{js},
-		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Quiet())
+		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Discard())
 	fatal(t, err)
 	defer follower.Stop()
 	fatal(t, follower.CatchUp(ctx))

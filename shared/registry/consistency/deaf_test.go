@@ -36,11 +36,12 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	nc, link := connectByLink(t, server)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil),
+		logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.ProcessInfo{}, logtest.Quiet())
+		nil, consistency.ProcessInfo{}, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	lease := consistency.NewLease(nc, follower)
@@ -48,8 +49,8 @@ func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest
 	return lease, link
 }
 
-// holdsAfterChange stores a change, waits until membership.Wait has confirmed it, and then reports
-// whether the lease is still valid.
+// holdsAfterChange stores a change, waits until membership.AwaitInForce has confirmed it, and then
+// reports whether the lease is still valid.
 func holdsAfterChange(
 	t *testing.T, r *registrytest.Registry, membership *consistency.Membership,
 	lease *consistency.Lease,
@@ -61,7 +62,7 @@ func holdsAfterChange(
 	fatal(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	fatal(t, membership.Wait(ctx, stored))
+	fatal(t, membership.AwaitInForce(ctx, stored))
 	return lease.IsValid(time.Now())
 }
 
@@ -144,12 +145,12 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := consistency.Follow(t.Context(), js, slow, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, slow, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	heartbeat, err := consistency.StartHeartbeat(t.Context(), announced, follower,
 		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
-		logtest.Quiet())
+		logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	lease := consistency.NewLease(nc, follower)

@@ -10,13 +10,14 @@
 //     request was sent.
 //   - A Heartbeat announces to the other processes, on core NATS, that its process is alive and
 //     which revision it has applied. It does so at regular intervals and after every change.
-//   - A Membership is the set of processes, as known from their announcements. Membership.Wait is
-//     the barrier: it returns once every live process has announced a given revision.
+//   - A Membership is the set of processes, as known from their announcements.
+//     Membership.AwaitInForce is the barrier: it returns once every live process has announced a
+//     given revision.
 //
 // # Why it holds
 //
-// A change is stored as revision R. Membership.Wait(R) returns without an error only if each
-// process P that serves requests is in one of three cases.
+// A change is stored as revision R. Membership.AwaitInForce(R) returns without an error only if
+// each process P that serves requests is in one of three cases.
 //
 //  1. P has announced R or a later revision. It announces a revision after the sink has applied it,
 //     so the next request at P sees the change.
@@ -33,24 +34,24 @@
 //     leaseDuration + 4 × heartbeatInterval ≤ livenessTimeout
 //
 //     P may also be silent because two servers of a cluster are partitioned while both reach the
-//     leader of the registry: then P still renews its lease. So Membership.Wait keeps track of a
-//     silent process for forgetMemberAfter, and waits until leaseDuration after the change was
+//     leader of the registry: then P still renews its lease. So Membership.AwaitInForce keeps track
+//     of a silent process for forgetMemberAfter, and waits until leaseDuration after the change was
 //     stored: by then every lease that does not cover the change has expired. A single server
-//     cannot be partitioned: there, Wait does not wait for a process that has been silent for
-//     livenessTimeout.
+//     cannot be partitioned: there, AwaitInForce does not wait for a process that has been silent
+//     for livenessTimeout.
 //
 //     A process that was frozen and resumes finds its lease expired, too: Lease.IsValid reads the
 //     clock for each request, and the process responds with 503 until the lease is renewed.
 //
-//  3. P had not announced itself when Membership.Wait was called. P serves only once it has
+//  3. P had not announced itself when Membership.AwaitInForce was called. P serves only once it has
 //     announced itself, then requested the newest revision, and then applied it (StartHeartbeat).
-//     If the announcement was made before the change was stored, this process has received it: Wait
-//     first sends a message to itself, which arrives after everything that NATS had accepted by
-//     then. If the announcement was made later, the response to the request that followed it was R
-//     or a later revision, and P serves only with R applied.
+//     If the announcement was made before the change was stored, this process has received it:
+//     AwaitInForce first sends a message to itself, which arrives after everything that NATS had
+//     accepted by then. If the announcement was made later, the response to the request that
+//     followed it was R or a later revision, and P serves only with R applied.
 //
 // A membership receives nothing before it starts or while its connection is lost. Let S be when it
-// started or last reconnected. Wait returns no earlier than S+livenessTimeout. By then the
+// started or last reconnected. AwaitInForce returns no earlier than S+livenessTimeout. By then the
 // membership has received an announcement from every process that is connected to NATS or that lost
 // its connection after S, even if up to three announcements in a row were lost. The lease of a
 // process that lost its connection before S has expired, by the same inequality. A caller that has
@@ -108,6 +109,7 @@
 //     the old leader is partitioned from the voter before that, a process on its side may refuse
 //     requests according to an outdated registry, for at most maxPeerSilence + leaseDuration. That
 //     process cannot wrongly accept a request, because it cannot store anything.
-//   - If Wait fails with a LaggingError, the change is stored. It is in force at every process
-//     within livenessTimeout: by then each process has either applied it or responds with 503.
+//   - If AwaitInForce fails with an UnconfirmedError, the change is stored. It is in force at every
+//     process within livenessTimeout: by then each process has either applied it or responds with
+//     503.
 package consistency

@@ -40,8 +40,8 @@ type Sink interface {
 }
 
 // PendingReporter is implemented by a Sink whose changes may take effect some time after Apply has
-// returned. A Heartbeat announces a revision only once it has taken effect, so Membership.Wait
-// waits until then.
+// returned. A Heartbeat announces a revision only once it has taken effect, so
+// Membership.AwaitInForce waits until then.
 type PendingReporter interface {
 	// FirstPendingRevision returns the first revision that has been applied but is not in force
 	// yet, or 0 if there is none. settled is closed when that result may have changed. settled may
@@ -89,23 +89,23 @@ type Follower struct {
 	deliveredCount    uint64    // number of messages from that consumer
 	endBeforeConsumer bucketEnd // bucket's end before that consumer was created
 
-	mu         sync.Mutex
-	created    time.Time // when the bucket that is being followed was created
-	loadTarget uint64    // revision at which loading is complete
-	loaded     bool
-	revision   uint64
+	mu              sync.Mutex
+	bucketCreatedAt time.Time // when the bucket that is being followed was created
+	loadTarget      uint64    // revision at which loading is complete
+	loaded          bool
+	revision        uint64
 	// revisionStoredAt is when the server stored the last applied revision. Zero means unknown.
 	revisionStoredAt time.Time
 	lastQueriedEnd   bucketEnd // end of the bucket when it was last queried
-	appliedSeq       uint64    // greatest bucketEnd.lastSeq up to which everything is applied
+	reachedEndSeq    uint64    // greatest bucketEnd.lastSeq up to which everything is applied
 	// bucketRewritten means that the stream now has a different message at the last applied
 	// revision, so the bucket was restored or recreated.
 	bucketRewritten bool
-	// identity is the registry's identity according to the last applied revision. installationID is
-	// the ID of the first identity that was applied; a registry with a different ID never counts as
-	// current.
-	identity       registry.Installation
-	installationID string
+	// identity is the registry's identity according to the last applied revision.
+	// firstInstallationID is the ID of the first identity that was applied; a registry with a
+	// different ID never counts as current.
+	identity            registry.Installation
+	firstInstallationID string
 	// restoredFromCopy means that the registry has been restored from the copy in the database
 	// since it was loaded. The loaded data may then contain records that the registry no longer
 	// has.
@@ -132,8 +132,8 @@ type Follower struct {
 // revision never reaches it. Then another sign is needed: a consumer that was created after the
 // bucketEnd was read has nothing more to deliver. This sign is reliable only if the consumer's
 // stream had reached the end when the consumer was created. On a bucket with several servers, the
-// consumer's server may lag behind, so noteLastSequence ignores such buckets. A copy of the bucket
-// may lag behind as well: createConsumer checks that.
+// consumer's server may lag behind, so recordLastSequence ignores such buckets. A copy of the
+// bucket may lag behind as well: createConsumer checks that.
 type bucketEnd struct {
 	loadCount int // number of times the bucket had been loaded or replaced when lastSeq was read
 	lastSeq   uint64
@@ -179,13 +179,13 @@ func (f *Follower) Stop() { f.stop() }
 func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.created, f.loadTarget = info.Created, info.State.LastSeq
+	f.bucketCreatedAt, f.loadTarget = info.Created, info.State.LastSeq
 	f.loaded, f.revision, f.revisionStoredAt = false, 0, time.Time{}
 	f.bucketRewritten, f.restoredFromCopy, f.reloadNeededSince = false, false, time.Time{}
 	f.identity = registry.Installation{}
 	f.restoring.Store(false)
-	f.lastQueriedEnd, f.appliedSeq = bucketEnd{loadCount: f.lastQueriedEnd.loadCount + 1}, 0
-	f.noteLastSequence(info)
+	f.lastQueriedEnd, f.reachedEndSeq = bucketEnd{loadCount: f.lastQueriedEnd.loadCount + 1}, 0
+	f.recordLastSequence(info)
 	if info.State.Msgs == 0 { // no message will arrive to complete the loading
 		f.revision = info.State.LastSeq
 		f.finishLoading()
@@ -193,27 +193,27 @@ func (f *Follower) beginLoading(info *jetstream.StreamInfo) {
 	f.notifyWaiters()
 }
 
-// noteLastSequence records the last sequence of a bucket. It ignores replicated buckets, because
+// recordLastSequence records the last sequence of a bucket. It ignores replicated buckets, because
 // the consumer's server may lag behind: see bucketEnd. The caller must hold mu.
-func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
+func (f *Follower) recordLastSequence(info *jetstream.StreamInfo) {
 	if info.Config.Replicas > 1 {
 		return
 	}
-	if info.State.LastSeq < f.appliedSeq {
-		// An older copy has replaced the bucket. appliedSeq is a sequence of the previous bucket,
-		// so it says nothing about this one.
+	if info.State.LastSeq < f.reachedEndSeq {
+		// An older copy has replaced the bucket. reachedEndSeq is a sequence of the previous
+		// bucket, so it says nothing about this one.
 		f.lastQueriedEnd.loadCount++
-		f.appliedSeq = 0
+		f.reachedEndSeq = 0
 	}
 	f.lastQueriedEnd.lastSeq = info.State.LastSeq
 }
 
-// markApplied records that everything up to held.lastSeq has been applied. It does nothing if the
-// bucket has been reloaded or replaced since held was read from the server, because held.lastSeq is
-// then a sequence of the previous bucket. The caller must hold mu.
-func (f *Follower) markApplied(held bucketEnd) {
-	if held.loadCount == f.lastQueriedEnd.loadCount && held.lastSeq > f.appliedSeq {
-		f.appliedSeq = held.lastSeq
+// markEndReached records that everything up to held.lastSeq has been applied. It does nothing if
+// the bucket has been reloaded or replaced since held was read from the server, because
+// held.lastSeq is then a sequence of the previous bucket. The caller must hold mu.
+func (f *Follower) markEndReached(held bucketEnd) {
+	if held.loadCount == f.lastQueriedEnd.loadCount && held.lastSeq > f.reachedEndSeq {
+		f.reachedEndSeq = held.lastSeq
 		f.notifyWaiters()
 	}
 }
@@ -304,10 +304,11 @@ func (f *Follower) pauseBeforeRetry(
 }
 
 // followedConsumer is a consumer and the bucket's end before the consumer was created. If the
-// consumer has nothing more to deliver, everything up to endBefore has been applied: see bucketEnd.
+// consumer has nothing more to deliver, everything up to endBeforeCreation has been applied: see
+// bucketEnd.
 type followedConsumer struct {
 	jetstream.Consumer
-	endBefore bucketEnd
+	endBeforeCreation bucketEnd
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
@@ -316,7 +317,7 @@ type followedConsumer struct {
 //
 // The consumer may read a copy of the bucket, or a replica of that copy, that lags behind the
 // bucket. Reaching the end of the copy then does not prove that everything up to the bucket's end
-// has been applied, so createConsumer sets endBefore.lastSeq to 0.
+// has been applied, so createConsumer sets endBeforeCreation.lastSeq to 0.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.lastQueriedEnd
@@ -435,13 +436,13 @@ func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok boo
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if consumer.endBefore.loadCount != f.lastQueriedEnd.loadCount {
+	if consumer.endBeforeCreation.loadCount != f.lastQueriedEnd.loadCount {
 		return 0, false
 	}
 	f.consumerSerial++
-	f.deliveredCount, f.endBeforeConsumer = 0, consumer.endBefore
+	f.deliveredCount, f.endBeforeConsumer = 0, consumer.endBeforeCreation
 	if consumer.CachedInfo().NumPending == 0 { // no message will report that nothing is pending
-		f.markApplied(consumer.endBefore)
+		f.markEndReached(consumer.endBeforeCreation)
 	}
 	return f.consumerSerial, true
 }
@@ -486,7 +487,7 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	f.apply(meta, msg)
 	if meta.NumPending == 0 {
 		f.mu.Lock()
-		f.markApplied(f.endBeforeConsumer)
+		f.markEndReached(f.endBeforeConsumer)
 		f.mu.Unlock()
 	}
 }
@@ -526,8 +527,8 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 			installation.RestoreID != "" {
 			f.restoredFromCopy = true
 		}
-		if f.installationID == "" {
-			f.installationID = installation.ID
+		if f.firstInstallationID == "" {
+			f.firstInstallationID = installation.ID
 		}
 		life := f.identity.RestoreID
 		if f.identity = *installation; installation.ID == "" {
@@ -574,8 +575,8 @@ func (f *Follower) nextChange() <-chan struct{} {
 	return f.changed
 }
 
-// waitLoaded waits until the records that existed when loading began have been applied.
-func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
+// awaitLoaded waits until the records that existed when loading began have been applied.
+func (f *Follower) awaitLoaded(ctx context.Context) error { return f.AwaitApplied(ctx, 0) }
 
 // CatchUp waits until the sink has applied everything that is stored now. It fails with
 // ErrNotCurrent if the bucket may no longer be the one that the follower has loaded, if the
@@ -588,9 +589,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch id := f.identity.ID; {
-	case id != "" && id != f.installationID:
+	case id != "" && id != f.firstInstallationID:
 		return fmt.Errorf("%w: it belongs to the installation %s now, and this process to %s; "+
-			"restart it if that is right", ErrNotCurrent, id, f.installationID)
+			"restart it if that is right", ErrNotCurrent, id, f.firstInstallationID)
 	case f.identity.Restoring:
 		return ErrRestoring
 	case id == "" || f.hasRolledBack():
@@ -619,9 +620,9 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
-	f.noteLastSequence(info)
+	f.recordLastSequence(info)
 	f.mu.Unlock()
-	return f.Wait(ctx, info.State.LastSeq)
+	return f.AwaitApplied(ctx, info.State.LastSeq)
 }
 
 // hasTrustedIdentity reports whether the follower can rely on the registry's identity. Three
@@ -631,7 +632,7 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.identity.ID != "" && f.identity.ID == f.installationID && !f.identity.Restoring &&
+	return f.identity.ID != "" && f.identity.ID == f.firstInstallationID && !f.identity.Restoring &&
 		!f.hasRolledBack()
 }
 
@@ -675,14 +676,15 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
-	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.bucketRewritten &&
+	case info.Created.Equal(f.bucketCreatedAt) && info.State.LastSeq >= revision &&
+		!f.bucketRewritten &&
 		!f.restoredFromCopy:
 		f.reloadNeededSince = time.Time{}
 	case f.reloadNeededSince.IsZero():
 		f.reloadNeededSince = time.Now()
 		if !f.restoredFromCopy && f.identity.WriteID != "" {
 			f.untrustedWriteID, f.revisionBeforeRollback,
-				f.bucketCreationBeforeRollback = f.identity.WriteID, f.revision, f.created
+				f.bucketCreationBeforeRollback = f.identity.WriteID, f.revision, f.bucketCreatedAt
 			if f.bucketRewritten { // the bucket has gone back and has grown again
 				f.revisionBeforeRollback = math.MaxUint64
 			}
@@ -725,12 +727,12 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.recreateConsumer()
 }
 
-// Wait waits until the sink has applied a revision. If revision is 0, it waits until loading is
-// complete. It fails only if ctx is done first.
-func (f *Follower) Wait(ctx context.Context, revision uint64) error {
+// AwaitApplied waits until the sink has applied a revision. If revision is 0, it waits until
+// loading is complete. It fails only if ctx is done first.
+func (f *Follower) AwaitApplied(ctx context.Context, revision uint64) error {
 	for {
 		f.mu.Lock()
-		done, moved := f.loaded && max(f.revision, f.appliedSeq) >= revision, f.changed
+		done, moved := f.loaded && max(f.revision, f.reachedEndSeq) >= revision, f.changed
 		f.mu.Unlock()
 		if done {
 			return nil

@@ -36,7 +36,8 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, registry.NewSnapshot(nil),
+		logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))

@@ -19,9 +19,9 @@ type Lease struct {
 	expiresAt   atomic.Int64 // end of the lease, in nanoseconds after clockOrigin
 	validSince  atomic.Int64 // when the lease last became valid, in nanoseconds after clockOrigin
 
-	mu        sync.Mutex
-	renewed   chan struct{} // closed and replaced at each renewal
-	lastError error         // error of the last renewal; nil if it succeeded
+	mu               sync.Mutex
+	renewed          chan struct{} // closed and replaced at each renewal
+	lastRenewalError error         // error of the last renewal; nil if it succeeded
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -95,7 +95,7 @@ func (l *Lease) AwaitValid(now time.Time) bool {
 func (l *Lease) RenewalError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lastError
+	return l.lastRenewalError
 }
 
 // SinceCaughtUp returns how long before now the follower was last known to have applied everything.
@@ -136,7 +136,7 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	case err := <-caughtUp:
 		if err != nil {
 			l.mu.Lock()
-			l.lastError = err
+			l.lastRenewalError = err
 			l.mu.Unlock()
 			return false
 		}
@@ -148,7 +148,7 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	}
 	l.expiresAt.Store(int64(asked.Add(leaseDuration).Sub(l.clockOrigin)))
 	l.mu.Lock()
-	l.lastError = nil
+	l.lastRenewalError = nil
 	close(l.renewed)
 	l.renewed = make(chan struct{})
 	l.mu.Unlock()

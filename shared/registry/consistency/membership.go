@@ -15,9 +15,9 @@ import (
 // Membership tracks the processes that follow the registry and, for each of them, the last revision
 // that is in force there. It learns both from the heartbeats of the processes.
 type Membership struct {
-	nc   *nats.Conn
-	self string // ID in the echo messages that Wait publishes and receives back
-	sub  *nats.Subscription
+	nc     *nats.Conn
+	echoID string // ID in the echo messages that AwaitInForce publishes and receives back
+	sub    *nats.Subscription
 
 	mu             sync.Mutex
 	members        map[string]member // by instance ID
@@ -53,11 +53,15 @@ func JoinAsFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 
 func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, error) {
 	r := &Membership{
-		nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{}),
-		listeningSince: since, reconnects: nc.Stats().Reconnects,
+		nc:             nc,
+		echoID:         uuid.NewString(),
+		members:        map[string]member{},
+		changed:        make(chan struct{}),
+		listeningSince: since,
+		reconnects:     nc.Stats().Reconnects,
 	}
 	var err error
-	if r.sub, err = nc.Subscribe(presenceSubject, r.receive); err != nil {
+	if r.sub, err = nc.Subscribe(heartbeatSubject, r.receive); err != nil {
 		return nil, fmt.Errorf("listen for the other processes: %w", err)
 	}
 	timer := time.NewTimer(joinListenTime)
@@ -71,7 +75,7 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 }
 
 // Stop unsubscribes from the heartbeats. It does not wait for a heartbeat that is being handled,
-// and does not make a running Wait return.
+// and does not make a running AwaitInForce return.
 func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Membership) receive(msg *nats.Msg) {
@@ -83,47 +87,47 @@ func (r *Membership) receive(msg *nats.Msg) {
 	defer r.mu.Unlock()
 	switch {
 	case p.echoNumber > 0:
-		if p.instance == r.self {
+		if p.instanceID == r.echoID {
 			r.receivedEcho = max(r.receivedEcho, p.echoNumber)
 		}
 	case p.leaving:
-		delete(r.members, p.instance)
+		delete(r.members, p.instanceID)
 	default:
-		r.members[p.instance] = member{heartbeatMessage: p, lastHeard: time.Now()}
+		r.members[p.instanceID] = member{heartbeatMessage: p, lastHeard: time.Now()}
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored but was not confirmed in time, by a live process or by
-// the registry's copy in the database.
-type LaggingError struct {
+// UnconfirmedError means that a change is stored but was not confirmed in time, by a live process
+// or by the registry's copy in the database.
+type UnconfirmedError struct {
 	Revision         uint64
 	LaggingProcesses []string // role and instance ID of each process, or a description
 }
 
-func (e *LaggingError) Error() string {
+func (e *UnconfirmedError) Error() string {
 	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision,
 		strings.Join(e.LaggingProcesses, ", "))
 }
 
-// Wait waits until a revision is in force at every process that may serve requests. If the
-// membership started or reconnected less than livenessTimeout ago, Wait first waits for the rest of
-// that time, because until then a process whose heartbeats were not received may still have a valid
-// lease. If ctx is done first, Wait returns a *LaggingError.
-func (r *Membership) Wait(ctx context.Context, revision uint64) error {
+// AwaitInForce waits until a revision is in force at every process that may serve requests. If the
+// membership started or reconnected less than livenessTimeout ago, AwaitInForce first waits for the
+// rest of that time, because until then a process whose heartbeats were not received may still have
+// a valid lease. If ctx is done first, AwaitInForce returns an *UnconfirmedError.
+func (r *Membership) AwaitInForce(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may still be on its way. Send a message to
 	// ourselves, and wait below until it arrives: all earlier announcements arrive before it.
 	r.mu.Lock()
 	r.sentEcho++
 	number := r.sentEcho
 	r.mu.Unlock()
-	data, err := heartbeatMessage{instance: r.self, echoNumber: number}.encode()
+	data, err := heartbeatMessage{instanceID: r.echoID, echoNumber: number}.encode()
 	if err != nil {
 		return err
 	}
-	if err := r.nc.Publish(presenceSubject, data); err != nil {
-		return &LaggingError{
+	if err := r.nc.Publish(heartbeatSubject, data); err != nil {
+		return &UnconfirmedError{
 			Revision:         revision,
 			LaggingProcesses: []string{"any process: NATS is unavailable"},
 		}
@@ -147,7 +151,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 			if !heard {
 				behind = append(behind, "NATS")
 			}
-			return &LaggingError{Revision: revision, LaggingProcesses: behind}
+			return &UnconfirmedError{Revision: revision, LaggingProcesses: behind}
 		case <-changed:
 		case <-timer.C:
 		}
@@ -205,10 +209,10 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 
 // Process describes a live process that follows the registry, according to its last heartbeat.
 type Process struct {
-	Instance string // a random UUID
-	Role     string
-	Revision uint64 // the last registry revision that is in force at the process
-	Info     ProcessInfo
+	InstanceID string // a random UUID
+	Role       string
+	Revision   uint64 // the last registry revision that is in force at the process
+	Info       ProcessInfo
 }
 
 // Members returns the live processes, sorted by role and then by instance.
@@ -219,16 +223,16 @@ func (r *Membership) Members() []Process {
 	for id, m := range r.members {
 		if time.Since(m.lastHeard) < livenessTimeout {
 			list = append(list, Process{
-				Instance: id,
-				Role:     m.role,
-				Revision: m.revision,
-				Info:     m.info,
+				InstanceID: id,
+				Role:       m.role,
+				Revision:   m.revision,
+				Info:       m.info,
 			})
 		}
 	}
 	sort.Slice(list, func(i, j int) bool {
 		a, b := list[i], list[j]
-		return a.Role < b.Role || a.Role == b.Role && a.Instance < b.Instance
+		return a.Role < b.Role || a.Role == b.Role && a.InstanceID < b.InstanceID
 	})
 	return list
 }

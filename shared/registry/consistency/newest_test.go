@@ -35,7 +35,7 @@ func TestTheNewestMessageIsGone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	p := process{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := consistency.Follow(ctx, js, p, logtest.Quiet())
+	follower, err := consistency.Follow(ctx, js, p, logtest.Discard())
 	fatal(t, err)
 	defer follower.Stop()
 	fatal(t, follower.CatchUp(ctx))

@@ -37,11 +37,11 @@ func TestAConsumerOfAnEarlierLoadIsNotUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
+	f, err := Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Wait(t.Context(), last); err != nil {
+	if err := f.AwaitApplied(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
 	f.Stop()

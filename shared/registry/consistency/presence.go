@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// presenceSubject is the subject of the heartbeats, with which every process that follows the
+// heartbeatSubject is the subject of the heartbeats, with which every process that follows the
 // registry announces the revision that is in force at that process.
-const presenceSubject = "hookstart.presence"
+const heartbeatSubject = "hookstart.presence"
 
 // The roles of the processes that announce themselves.
 const (
@@ -28,36 +28,36 @@ type Heartbeat struct {
 	nc       *nats.Conn
 	follower *Follower
 	log      logrus.FieldLogger
-	self     heartbeatMessage
+	message  heartbeatMessage
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
-// change. It returns once the follower has caught up; the process may then serve requests from the
-// follower's copy. settings must be nil unless the process is an ingress. info may be zero, which
-// announces no version, keys or capabilities.
+// StartHeartbeat starts announcing this process, so that Membership.AwaitInForce waits for it after
+// a change. It returns once the follower has caught up; the process may then serve requests from
+// the follower's copy. settings must be nil unless the process is an ingress. info may be zero,
+// which announces no version, keys or capabilities.
 //
 // It announces the process before it catches up, so that no change is missed: a change that was
 // stored before the announcement is applied when the follower catches up, and for a later change,
-// Membership.Wait includes this process.
+// Membership.AwaitInForce includes this process.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
 	info ProcessInfo, log logrus.FieldLogger,
 ) (*Heartbeat, error) {
-	if err := f.waitLoaded(ctx); err != nil {
+	if err := f.awaitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Heartbeat{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
-		self: heartbeatMessage{
-			instance: uuid.NewString(),
-			role:     role,
-			serving:  true,
-			settings: settings,
-			info:     info,
+		message: heartbeatMessage{
+			instanceID: uuid.NewString(),
+			role:       role,
+			serving:    true,
+			settings:   settings,
+			info:       info,
 		},
 	}
 	// A server that restarts may lose the announcement. So repeat it until a flush shows that the
@@ -86,7 +86,7 @@ func StartHeartbeat(
 func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done
-	a.self.leaving = true
+	a.message.leaving = true
 	a.announceOrLog()
 	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for livenessTimeout
 }
@@ -110,12 +110,12 @@ func (a *Heartbeat) run(ctx context.Context) {
 }
 
 func (a *Heartbeat) announce() error {
-	a.self.revision, _ = a.follower.revisionInForce()
-	data, err := a.self.encode()
+	a.message.revision, _ = a.follower.revisionInForce()
+	data, err := a.message.encode()
 	if err != nil {
 		return err
 	}
-	return a.nc.Publish(presenceSubject, data)
+	return a.nc.Publish(heartbeatSubject, data)
 }
 
 // announceOrLog calls announce and logs its error. There is no need to retry, because the next

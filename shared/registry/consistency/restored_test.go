@@ -29,11 +29,11 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	p := process{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := consistency.Follow(t.Context(), js, p, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, p, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.ProcessInfo{}, logtest.Quiet())
+		nil, consistency.ProcessInfo{}, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	p.lease = consistency.NewLease(nc, follower)
@@ -155,7 +155,7 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	if _, ok := p.Lookup("old"); ok {
 		t.Error("a workflow is in force that is not in the registry")
 	}
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return r.PutPlans(ctx, plans) })
 	r.CreateWorkflow(t, "new", "pro", true)

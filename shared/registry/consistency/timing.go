@@ -30,8 +30,8 @@ const (
 	// is longer than heartbeatInterval, so that every live process announces itself at least once
 	// in that time.
 	joinListenTime = heartbeatInterval + 100*time.Millisecond
-	// deliveryStallTimeout is how long Follower.Wait waits for the next change before it has the
-	// consumer recreated. Without that, a change might never arrive: messages that the server has
-	// sent into a dead connection count as delivered and are not sent again.
+	// deliveryStallTimeout is how long Follower.AwaitApplied waits for the next change before it
+	// has the consumer recreated. Without that, a change might never arrive: messages that the
+	// server has sent into a dead connection count as delivered and are not sent again.
 	deliveryStallTimeout = 300 * time.Millisecond
 )

@@ -9,10 +9,10 @@ import (
 )
 
 // heartbeatMessage is what a process announces about itself. A message with an echoNumber announces
-// nothing: Membership.Wait publishes such a message and waits until its own process receives it,
-// which shows that all earlier messages have arrived.
+// nothing: Membership.AwaitInForce publishes such a message and waits until its own process
+// receives it, which shows that all earlier messages have arrived.
 type heartbeatMessage struct {
-	instance   string
+	instanceID string
 	role       string
 	revision   uint64
 	serving    bool
@@ -51,7 +51,7 @@ type IngressSettings struct {
 
 func (p heartbeatMessage) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
-		InstanceId:   p.instance,
+		InstanceId:   p.instanceID,
 		Role:         p.role,
 		Revision:     p.revision,
 		Serving:      p.serving,
@@ -83,7 +83,7 @@ func decodeHeartbeat(data []byte) (heartbeatMessage, error) {
 		return heartbeatMessage{}, err
 	}
 	p := heartbeatMessage{
-		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
+		instanceID: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echoNumber: wire.GetEcho(),
 		info: ProcessInfo{
 			Version:       wire.GetVersion(),

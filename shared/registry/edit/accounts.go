@@ -23,7 +23,7 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	if err != nil {
 		return err
 	}
-	return e.follower.Wait(ctx, revision)
+	return e.follower.AwaitApplied(ctx, revision)
 }
 
 // PutAccount creates or replaces an account. created reports whether the account is new. A change
@@ -71,7 +71,7 @@ func (e *Editor) upsertAccount(
 			return 0, err
 		}
 		if !e.planExists(plan) {
-			return 0, &InvalidError{"plan", fmt.Sprintf("there is no plan %q", plan)}
+			return 0, &InvalidFieldError{"plan", fmt.Sprintf("there is no plan %q", plan)}
 		}
 		created = !ok
 		if ok {
@@ -101,7 +101,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		switch {
 		case !ok:
 			return 0, accountNotFound(id)
-		case e.index.isInUse(id):
+		case e.index.isAccountInUse(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
 		if err := checkAccountCondition(ctx, have.Record); err != nil {
@@ -110,7 +110,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		deleted = have.Record
 		return e.removeRecord(ctx, registry.AccountPrefix+id, have.Revision)
 	})
-	if err != nil || !e.index.isInUse(id) {
+	if err != nil || !e.index.isAccountInUse(id) {
 		return err
 	}
 	// The account has a workflow or key after all, which another call stored at the same time. So
@@ -141,8 +141,8 @@ func (e *Editor) checkAccountOrUndoCreate(
 	return err
 }
 
-func unknownAccountError(id string) *InvalidError {
-	return &InvalidError{"accountId", fmt.Sprintf("there is no account %q; "+
+func unknownAccountError(id string) *InvalidFieldError {
+	return &InvalidFieldError{"accountId", fmt.Sprintf("there is no account %q; "+
 		"create it first: hookstart account put %s", id, id)}
 }
 

@@ -85,21 +85,21 @@ const (
 	maxAuditValueLength   = 300      // characters
 )
 
-// EncodeEntry returns the encoded form of an entry, as stored in a header.
-func EncodeEntry(e AuditEntry) string { return encodeHeader(e) }
+// EncodeAuditEntry returns the encoded form of an entry, as stored in a header.
+func EncodeAuditEntry(e AuditEntry) string { return encodeHeaderValue(e) }
 
 // EncodeActor returns the encoded form of an actor, as stored in a header.
-func EncodeActor(a Actor) string { return encodeHeader(a) }
+func EncodeActor(a Actor) string { return encodeHeaderValue(a) }
 
 // DecodeActor decodes the result of EncodeActor.
 func DecodeActor(encoded string) (a Actor, err error) {
-	if err := decodeHeader(encoded, &a); err != nil {
+	if err := decodeHeaderValue(encoded, &a); err != nil {
 		return Actor{}, fmt.Errorf("an actor of the audit cannot be read: %w", err)
 	}
 	return a, nil
 }
 
-func encodeHeader(value any) string {
+func encodeHeaderValue(value any) string {
 	return base64.StdEncoding.EncodeToString(encodeJSON(value))
 }
 
@@ -111,7 +111,7 @@ func encodeJSON(value any) []byte {
 	return text
 }
 
-func decodeHeader(encoded string, into any) error {
+func decodeHeaderValue(encoded string, into any) error {
 	text, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return err
@@ -119,24 +119,24 @@ func decodeHeader(encoded string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeEntry returns the audit entry in the header of a stored record. exists is false for a
+// DecodeAuditEntry returns the audit entry in the header of a stored record. exists is false for a
 // revision without an entry, for example the secrets of a new node or a record restored from a
 // backup. An account's record with the intent to activate or deactivate a workflow has no entry
 // either, because the entry is stored with the workflow's record.
-func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
-	encoded := header.Get(registry.HeaderAudit)
+func DecodeAuditEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
+	encoded := header.Get(registry.AuditHeader)
 	if encoded == "" {
 		return e, false, nil
 	}
-	if err = decodeHeader(encoded, &e); err != nil || e.ID == "" {
+	if err = decodeHeaderValue(encoded, &e); err != nil || e.ID == "" {
 		return e, false, fmt.Errorf("an entry of the audit cannot be read: %w", err)
 	}
 	return e, true, nil
 }
 
-// NewEntry returns an entry that does not refer to a record of the registry, for example an entry
-// for a sign-in.
-func NewEntry(actor Actor, action string) AuditEntry {
+// NewAuditEntry returns an entry that does not refer to a record of the registry, for example an
+// entry for a sign-in.
+func NewAuditEntry(actor Actor, action string) AuditEntry {
 	return AuditEntry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
@@ -161,7 +161,7 @@ func AuditBucket(action string) string {
 func (e *Editor) auditEntryFor(
 	ctx context.Context, key string, after registry.Record,
 ) (entry AuditEntry, audited bool) {
-	entry = NewEntry(ActorOf(ctx), "")
+	entry = NewAuditEntry(ActorOf(ctx), "")
 	var before registry.Record
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind + "." {
@@ -215,7 +215,7 @@ func (e *Editor) auditEntryFor(
 		return entry, false
 	}
 	entry.Action = auditAction(kind, before, after, fields)
-	entry.NodeID = commonNode(fields)
+	entry.NodeID = commonNodeID(fields)
 	entry.Changes = fieldChanges(fields, was, now)
 	return entry, true
 }
@@ -306,9 +306,9 @@ func allFieldsMatch(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
-// commonNode returns the ID of the trigger node to which all of the fields belong, or "" if they do
-// not all belong to the same node.
-func commonNode(fields []string) (node string) {
+// commonNodeID returns the ID of the trigger node to which all of the fields belong, or "" if they
+// do not all belong to the same node.
+func commonNodeID(fields []string) (node string) {
 	for _, field := range fields {
 		rest, ok := strings.CutPrefix(field, "triggers[")
 		id, _, _ := strings.Cut(rest, "]")

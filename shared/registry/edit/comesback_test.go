@@ -199,7 +199,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 		}
 	}
 	follower, err := consistency.Follow(t.Context(), steps{r.JetStream, before}, late,
-		logtest.Quiet())
+		logtest.Discard())
 	r.check(err)
 	t.Cleanup(follower.Stop)
 	r.check(follower.CatchUp(t.Context()))

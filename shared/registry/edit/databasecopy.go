@@ -80,11 +80,11 @@ func WriteInstallation(
 	return ack.Sequence, nil
 }
 
-// AdvanceRevision makes all later revisions of a bucket higher than the given one, and deletes all
-// revisions up to and including the given one. A bucket that was lost and recreated then does not
-// reuse its earlier revisions. A repeated call deletes nothing that was stored after the first
-// call.
-func AdvanceRevision(
+// PurgeAndAdvanceRevision makes all later revisions of a bucket higher than the given one, and
+// deletes all revisions up to and including the given one. A bucket that was lost and recreated
+// then does not reuse its earlier revisions. A repeated call deletes nothing that was stored after
+// the first call.
+func PurgeAndAdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
 	s, err := js.Stream(ctx, registry.StreamOf(bucket))
@@ -204,24 +204,24 @@ type storedRevisions map[string]uint64
 // storedRevisionsKey is the context key of the storedRevisions of a change.
 type storedRevisionsKey struct{}
 
-// noteStoredRevision records a revision that a change has stored, so that the change is confirmed
+// recordStoredRevision records a revision that a change has stored, so that the change is confirmed
 // only once the DatabaseCopy contains the revision. It does nothing if ctx does not belong to a
 // change.
-func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
+func recordStoredRevision(ctx context.Context, bucket string, revision uint64) {
 	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
 }
 
 // awaitDatabaseCopy waits until the DatabaseCopy, if there is one, contains the revision that m
-// holds for each bucket. If ctx is done first, it returns a *consistency.LaggingError.
+// holds for each bucket. If ctx is done first, it returns an *consistency.UnconfirmedError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.databaseCopy == nil {
 		return nil
 	}
 	for bucket, revision := range m {
 		if err := e.databaseCopy.AwaitCopied(ctx, bucket, revision); err != nil {
-			return &consistency.LaggingError{
+			return &consistency.UnconfirmedError{
 				Revision:         revision,
 				LaggingProcesses: []string{"the registry's copy in the database"},
 			}

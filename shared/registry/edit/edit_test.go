@@ -154,7 +154,7 @@ func storeIntent(t *testing.T, r *registrytest.Registry, number int64, workflow 
 	fatal(t, err)
 	revision, err := kv.Put(t.Context(), "account.on-free", data)
 	fatal(t, err)
-	fatal(t, r.Follower.Wait(t.Context(), revision))
+	fatal(t, r.Follower.AwaitApplied(t.Context(), revision))
 }
 
 // If a process is killed between the two writes that activate a workflow, another process completes
@@ -382,7 +382,7 @@ func TestPutWorkflow(t *testing.T) {
 		bad := spec
 		bad.Triggers = []edit.TriggerSpec{{NodeID: "node"}}
 		change(&bad)
-		var invalid *edit.InvalidError
+		var invalid *edit.InvalidFieldError
 		if _, _, err := r.PutWorkflow(ctx, bad); !errors.As(err, &invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -444,7 +444,7 @@ func TestParsePlans(t *testing.T) {
 			t.Errorf("accepted %s", bad)
 		}
 	}
-	if _, err := edit.ParsePlans(slices.Concat(edit.DefaultPlans, []byte("[]"))); err == nil {
+	if _, err := edit.ParsePlans(slices.Concat(edit.DefaultPlansJSON, []byte("[]"))); err == nil {
 		t.Error("accepted two catalogs")
 	}
 }
@@ -473,14 +473,20 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 		change func(*edit.WorkflowSpec)
 		want   error
 	}{
-		{"queue moves", ctx, func(s *edit.WorkflowSpec) { s.Queue = "moving" }, edit.ErrQueueMoves},
-		{"not new", ctx, func(s *edit.WorkflowSpec) { s.OnlyIfNew = true }, edit.ErrChangedSince},
+		{
+			"queue moves", ctx, func(s *edit.WorkflowSpec) { s.Queue = "moving" },
+			edit.ErrQueueMoving,
+		},
+		{
+			"not new", ctx, func(s *edit.WorkflowSpec) { s.OnlyIfNew = true },
+			edit.ErrPreconditionFailed,
+		},
 		{"only the payload differs, and not new", ctx, func(s *edit.WorkflowSpec) {
 			same(s)
 			s.OnlyIfNew = true
-		}, edit.ErrChangedSince},
-		{"another version", before, func(*edit.WorkflowSpec) {}, edit.ErrChangedSince},
-		{"only the payload differs from another version", before, same, edit.ErrChangedSince},
+		}, edit.ErrPreconditionFailed},
+		{"another version", before, func(*edit.WorkflowSpec) {}, edit.ErrPreconditionFailed},
+		{"only the payload differs from another version", before, same, edit.ErrPreconditionFailed},
 	} {
 		spec := edit.WorkflowSpec{
 			ID: "wf", AccountID: "on-free", Name: "other",
@@ -562,7 +568,8 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	awaited := awaitedCopy{}
 	e, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: r.JetStream, RegistryIndex: r.RegistryIndex, Follower: r.Follower, Lease: r.Lease,
+		JetStream: r.JetStream, RegistryIndex: r.RegistryIndex, Follower: r.Follower,
+		Lease:      r.Lease,
 		Membership: r.Membership, DatabaseCopy: awaited,
 	})
 	if err != nil {
@@ -647,7 +654,7 @@ func TestAChangeOfManyLongFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry, _, err := edit.DecodeEntry(msg.Header)
+	entry, _, err := edit.DecodeAuditEntry(msg.Header)
 	if err != nil {
 		t.Fatal(err)
 	}

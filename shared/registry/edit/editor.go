@@ -130,7 +130,7 @@ func (e *Editor) storeAndConfirm(
 	if err != nil {
 		return err
 	}
-	noteStoredRevision(ctx, registry.Bucket, revision)
+	recordStoredRevision(ctx, registry.Bucket, revision)
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
@@ -185,8 +185,8 @@ func (e *Editor) awaitConfirmed(
 	revision uint64,
 	stored storedRevisions,
 ) error {
-	if err := e.follower.Wait(ctx, revision); err != nil {
+	if err := e.follower.AwaitApplied(ctx, revision); err != nil {
 		return err
 	}
-	return errors.Join(e.membership.Wait(ctx, revision), e.awaitDatabaseCopy(ctx, stored))
+	return errors.Join(e.membership.AwaitInForce(ctx, revision), e.awaitDatabaseCopy(ctx, stored))
 }

@@ -34,10 +34,10 @@ var ErrNotFound = newMaybeStaleError("not found")
 // NotFoundError is the error for an item that does not exist. errors.Is(err, ErrNotFound) returns
 // true for it.
 type NotFoundError struct {
-	What string // a human-readable description, for example: workflow "orders"
+	Item string // a human-readable description, for example: workflow "orders"
 }
 
-func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Error() }
+func (e *NotFoundError) Error() string { return e.Item + ": " + ErrNotFound.Error() }
 
 // Unwrap returns ErrNotFound.
 func (e *NotFoundError) Unwrap() error { return ErrNotFound }
@@ -55,9 +55,9 @@ var ErrWebhooksNotInPlan = newMaybeStaleError("the plan has no webhook triggers"
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
 var ErrAccountNotEmpty = newMaybeStaleError("it has workflows or keys")
 
-// ErrChangedSince means that a workflow, account or queue is not in the state that the caller
+// ErrPreconditionFailed means that a workflow, account or queue is not in the state that the caller
 // expects, for example because another call has changed it.
-var ErrChangedSince = newMaybeStaleError("it was changed meanwhile")
+var ErrPreconditionFailed = newMaybeStaleError("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.
 var ErrTooManyTokens = newMaybeStaleError("too many old tokens still work")
@@ -72,12 +72,12 @@ var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 // ErrLastSecret means that a secret was not removed because it is the sender's last valid one.
 var ErrLastSecret = newMaybeStaleError("it is the sender's last secret")
 
-// InvalidError reports an invalid field in an operator's request.
-type InvalidError struct {
+// InvalidFieldError reports an invalid field in an operator's request.
+type InvalidFieldError struct {
 	Field   string // the field's path in the operators' API, such as triggers[0].nodeId
 	Problem string // what is wrong, human-readable
 }
 
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
+func (e *InvalidFieldError) Error() string { return e.Field + ": " + e.Problem }
 
-func (*InvalidError) mayBeStale() {}
+func (*InvalidFieldError) mayBeStale() {}

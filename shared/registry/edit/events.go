@@ -90,7 +90,7 @@ func (e *Editor) checkEventSubscription(
 	accountID string, events registry.EventSubscription, kinds []string,
 ) (err error) {
 	if w, ok := e.index.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
-		err = errors.Join(err, &InvalidError{
+		err = errors.Join(err, &InvalidFieldError{
 			"workflowId",
 			fmt.Sprintf("account %q has no workflow %q: it must be one of the account's own",
 				accountID, events.WorkflowID),
@@ -99,14 +99,14 @@ func (e *Editor) checkEventSubscription(
 	known := registry.EventKinds()
 	for i, kind := range kinds {
 		if !slices.Contains(known, kind) {
-			err = errors.Join(err, &InvalidError{
+			err = errors.Join(err, &InvalidFieldError{
 				fmt.Sprintf("kinds[%d]", i),
 				fmt.Sprintf("there is no kind %q: %s", kind, strings.Join(known, ", ")),
 			})
 		}
 	}
 	if s := events.SilentAfter; s != 0 && (s < MinSilenceThreshold || s > MaxSilenceThreshold) {
-		err = errors.Join(err, &InvalidError{
+		err = errors.Join(err, &InvalidFieldError{
 			"silentAfterSeconds",
 			fmt.Sprintf("must be from %d to %d, or absent", MinSilenceThreshold/time.Second,
 				MaxSilenceThreshold/time.Second),

@@ -40,7 +40,7 @@ type recordIndex struct {
 	// the account's ID to the revision of the account's record.
 	unfinishedTransitions map[string]uint64
 	workflowKeys          btree.Map[string, struct{}]           // see accountWorkflowKey
-	queueCounts           map[string]int                        // number of workflows, by queue
+	workflowsPerQueue     map[string]int                        // number of workflows, by queue
 	queueSettings         map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
 	apiKeys       btree.Map[string, Versioned[*registry.APIKey]]
@@ -52,16 +52,17 @@ func newRecordIndex() *recordIndex {
 		eventSubscribers:      map[string]*registry.Account{},
 		closedWorkflows:       map[string]struct{}{},
 		unfinishedTransitions: map[string]uint64{},
-		queueCounts:           map[string]int{},
+		workflowsPerQueue:     map[string]int{},
 		queueSettings:         map[string]Versioned[*registry.Queue]{},
 		apiKeysByHash:         map[[sha256.Size]byte]*registry.APIKey{},
 	}
 }
 
-// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that use w's queue.
-func (r *recordIndex) adjustQueueCount(w *registry.Workflow, change int) {
-	if r.queueCounts[w.Queue] += change; r.queueCounts[w.Queue] == 0 {
-		delete(r.queueCounts, w.Queue)
+// adjustWorkflowsPerQueue adds change, which is 1 or -1, to the number of workflows that use w's
+// queue.
+func (r *recordIndex) adjustWorkflowsPerQueue(w *registry.Workflow, change int) {
+	if r.workflowsPerQueue[w.Queue] += change; r.workflowsPerQueue[w.Queue] == 0 {
+		delete(r.workflowsPerQueue, w.Queue)
 	}
 }
 
@@ -142,10 +143,10 @@ func (r *recordIndex) apply(c registry.Change) {
 		}
 		if existed {
 			r.workflowKeys.Delete(accountWorkflowKey(before.Record.AccountID, id))
-			r.adjustQueueCount(before.Record, -1)
+			r.adjustWorkflowsPerQueue(before.Record, -1)
 			r.updateUnfinishedTransition(before.Record.AccountID)
 		}
-		r.adjustQueueCount(c.Workflow, 1)
+		r.adjustWorkflowsPerQueue(c.Workflow, 1)
 		r.updateUnfinishedTransition(c.Workflow.AccountID)
 		r.workflowKeys.Set(accountWorkflowKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
@@ -158,7 +159,7 @@ func (r *recordIndex) apply(c registry.Change) {
 		delete(r.closedWorkflows, c.DeletedWorkflow)
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.workflowKeys.Delete(accountWorkflowKey(before.Record.AccountID, c.DeletedWorkflow))
-			r.adjustQueueCount(before.Record, -1)
+			r.adjustWorkflowsPerQueue(before.Record, -1)
 			r.updateUnfinishedTransition(before.Record.AccountID)
 		}
 	}
@@ -221,9 +222,9 @@ func (r *RegistryIndex) Workflow(id string) (Versioned[*registry.Workflow], bool
 	return r.current.workflows.Get(id)
 }
 
-// IntakeClosedWorkflows returns the sorted IDs of the workflows whose requests are refused while an
-// executor copies their delivery IDs to another stream.
-func (r *RegistryIndex) IntakeClosedWorkflows() []string {
+// IntakeClosedWorkflowIDs returns the sorted IDs of the workflows whose requests are refused while
+// an executor copies their delivery IDs to another stream.
+func (r *RegistryIndex) IntakeClosedWorkflowIDs() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.Sorted(maps.Keys(r.current.closedWorkflows))
@@ -238,15 +239,16 @@ func (r *RegistryIndex) accountsWithUnfinishedTransition() map[string]uint64 {
 	return maps.Clone(r.current.unfinishedTransitions)
 }
 
-// Queues returns the names of the queues that are used by a workflow or have a setting in force,
-// sorted. A queue with such a setting counts even if no workflow uses it, because executions may
-// still wait in it.
-func (r *RegistryIndex) Queues() []string {
+// QueueNames returns the names of the queues that are used by a workflow or have a setting in
+// force, sorted. A queue with such a setting counts even if no workflow uses it, because executions
+// may still wait in it.
+func (r *RegistryIndex) QueueNames() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	names, now := slices.Collect(maps.Keys(r.current.queueCounts)), time.Now()
+	names, now := slices.Collect(maps.Keys(r.current.workflowsPerQueue)), time.Now()
 	for name, settings := range r.current.queueSettings {
-		if _, used := r.current.queueCounts[name]; !used && settings.Record.HasSettingInForce(now) {
+		if _, used := r.current.workflowsPerQueue[name]; !used &&
+			settings.Record.HasSettingInForce(now) {
 			names = append(names, name)
 		}
 	}
@@ -273,8 +275,8 @@ func (r *RegistryIndex) QueueSettings() []*registry.Queue {
 	return all
 }
 
-// isInUse reports whether an account has workflows or keys.
-func (r *RegistryIndex) isInUse(accountID string) bool {
+// isAccountInUse reports whether an account has workflows or keys.
+func (r *RegistryIndex) isAccountInUse(accountID string) bool {
 	if len(r.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// As soon as RegistryIndex.Workflow returns a workflow as active, OtherActiveCount counts that
-// workflow. If it were counted later, one workflow more than the plan allows could be activated.
+// As soon as RegistryIndex.Workflow returns a workflow as active, OtherActiveWorkflowCount counts
+// that workflow. If it were counted later, one workflow more than the plan allows could be
+// activated.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewRegistryIndex(nil)
@@ -44,7 +45,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			}
 			runtime.Gosched() // lets the other goroutine run even if there is only one processor
 		}
-		if d.OtherActiveCount("account", "second") != 1 {
+		if d.OtherActiveWorkflowCount("account", "second") != 1 {
 			t.Fatalf("activation %d is seen and not counted", n)
 		}
 		next <- n + 1

@@ -35,7 +35,7 @@ func (e *Editor) CreateAPIKey(
 		return nil, err
 	}
 	if spec.Name == "" {
-		return nil, &InvalidError{"name", "is required"}
+		return nil, &InvalidFieldError{"name", "is required"}
 	}
 	k = &registry.APIKey{
 		ID: spec.ID, Name: spec.Name, Role: spec.Role, AccountID: spec.AccountID, Hash: spec.SHA256,
@@ -54,13 +54,13 @@ func (e *Editor) CreateAPIKey(
 			return 0, unknownAccountError(spec.AccountID)
 		}
 		if len(e.index.APIKeys("", MaxAPIKeys)) == MaxAPIKeys {
-			return 0, &InvalidError{
+			return 0, &InvalidFieldError{
 				"name", fmt.Sprintf("there are %d keys already; revoke some", MaxAPIKeys),
 			}
 		}
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})
-	if _, lagging := errors.AsType[*consistency.LaggingError](err); lagging {
+	if _, lagging := errors.AsType[*consistency.UnconfirmedError](err); lagging {
 		err = nil // a process that lags behind catches up before it rejects an unknown key
 	}
 	return k, err

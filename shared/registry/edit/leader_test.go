@@ -51,7 +51,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	index := edit.NewRegistryIndex(nil)
-	follower, err := consistency.Follow(t.Context(), js, index, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, index, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))

@@ -18,14 +18,14 @@ const (
 
 func checkID(field, id string) error {
 	if !execution.ValidName(id) {
-		return &InvalidError{field, "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"}
+		return &InvalidFieldError{field, "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"}
 	}
 	return nil
 }
 
 func checkDisplayName(field, text string) error {
 	if n := len([]rune(text)); n > MaxNameLength {
-		return &InvalidError{
+		return &InvalidFieldError{
 			field, fmt.Sprintf("must be at most %d characters, not %d", MaxNameLength, n),
 		}
 	}
@@ -35,12 +35,12 @@ func checkDisplayName(field, text string) error {
 func checkSample(field string, sample []byte) error {
 	switch {
 	case len(sample) > MaxSamplePayloadBytes:
-		return &InvalidError{
+		return &InvalidFieldError{
 			field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayloadBytes,
 				len(sample)),
 		}
 	case !execution.ValidJSON(sample):
-		return &InvalidError{field, "must be one JSON text"}
+		return &InvalidFieldError{field, "must be one JSON text"}
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) err
 	return nil
 }
 
-// mirrorCheckInterval is the interval at which a MirrorMonitor checks the mirror.
+// mirrorCheckInterval is the interval at which a MirrorWatchdog checks the mirror.
 // mirrorStallTimeout is how long the mirror may receive nothing before it counts as stopped. The
 // original sends a heartbeat every second, even when nothing changes.
 const (
@@ -62,51 +62,51 @@ const (
 	mirrorStallTimeout  = 2 * time.Second
 )
 
-// MirrorMonitor makes the mirror of the registry follow the original again when the mirror has
+// MirrorWatchdog makes the mirror of the registry follow the original again when the mirror has
 // stopped receiving changes.
 //
 // Ingresses that read the mirror refuse all requests while it lags behind a change. Without a
-// MirrorMonitor, the mirror may lag for 40 s after an ordinary failure. When a server fails or a
+// MirrorWatchdog, the mirror may lag for 40 s after an ordinary failure. When a server fails or a
 // partition ends, the mirror and the original elect their leaders at the same time. If the mirror's
 // leader requests a consumer while the original has no leader, nobody responds. The mirror's leader
 // then waits 30 s for the response, and 10 s more before it tries again (setupMirrorConsumer of
-// nats-server 2.15.2). A new leader of the mirror requests a consumer immediately, so MirrorMonitor
-// makes the current leader step down.
-type MirrorMonitor struct {
-	conn     *nats.Conn
-	prefix   string // JetStream API prefix of the mirror's account
-	mirrorJS jetstream.JetStream
-	// checkOriginal waits until this process has applied everything in the original. MirrorMonitor
+// nats-server 2.15.2). A new leader of the mirror requests a consumer immediately, so
+// MirrorWatchdog makes the current leader step down.
+type MirrorWatchdog struct {
+	conn      *nats.Conn
+	apiPrefix string // JetStream API prefix of the mirror's account
+	mirrorJS  jetstream.JetStream
+	// checkOriginal waits until this process has applied everything in the original. MirrorWatchdog
 	// calls it only to learn whether the original has a leader that reaches a majority. If there is
 	// no such leader, checkOriginal fails.
 	checkOriginal func(context.Context) error
 	log           logrus.FieldLogger
 
-	leader string // the mirror's leader at the last check
+	lastLeader string // the mirror's leader at the last check
 	// lastProgress is when the mirror last got a new leader or received something from the
-	// original, or when MirrorMonitor last asked the leader to step down.
+	// original, or when MirrorWatchdog last asked the leader to step down.
 	lastProgress time.Time
 }
 
-// NewMirrorMonitor returns a monitor of the mirror. prefix is the API prefix under which the
+// NewMirrorWatchdog returns a watchdog of the mirror. prefix is the API prefix under which the
 // JetStream API of the mirror's account is imported. catchUp must be the CatchUp method of a
 // Follower of the original, or another function that fails unless the original has a leader that
 // reaches a majority.
-func NewMirrorMonitor(
+func NewMirrorWatchdog(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
-) (*MirrorMonitor, error) {
+) (*MirrorWatchdog, error) {
 	mirrors, err := jetstream.NewWithAPIPrefix(nc, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return &MirrorMonitor{
-		conn: nc, prefix: prefix, mirrorJS: mirrors, checkOriginal: catchUp, log: log,
+	return &MirrorWatchdog{
+		conn: nc, apiPrefix: prefix, mirrorJS: mirrors, checkOriginal: catchUp, log: log,
 		lastProgress: time.Now(),
 	}, nil
 }
 
 // Run checks the mirror until ctx is done.
-func (m *MirrorMonitor) Run(ctx context.Context) {
+func (m *MirrorWatchdog) Run(ctx context.Context) {
 	tick := time.NewTicker(mirrorCheckInterval)
 	defer tick.Stop()
 	for failing := false; ; {
@@ -129,7 +129,7 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 // stepDownIfStalled makes the mirror's leader step down if the mirror has received nothing for
 // mirrorStallTimeout although the original has a leader. It returns an error only if the mirror's
 // leader does not step down.
-func (m *MirrorMonitor) stepDownIfStalled(ctx context.Context) error {
+func (m *MirrorWatchdog) stepDownIfStalled(ctx context.Context) error {
 	s, err := m.mirrorJS.Stream(ctx, registry.Stream)
 	if err != nil {
 		return nil //nolint:nilerr // the copy has no leader, so none can step down
@@ -141,8 +141,8 @@ func (m *MirrorMonitor) stepDownIfStalled(ctx context.Context) error {
 	// If the mirror's leader has not received anything yet, Mirror is nil, or its Active is -1.
 	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
 		info.Mirror.Active < mirrorStallTimeout
-	if receives || info.Cluster.Leader != m.leader {
-		m.leader, m.lastProgress = info.Cluster.Leader, time.Now()
+	if receives || info.Cluster.Leader != m.lastLeader {
+		m.lastLeader, m.lastProgress = info.Cluster.Leader, time.Now()
 		return nil
 	}
 	if time.Since(m.lastProgress) < mirrorStallTimeout {
@@ -152,10 +152,10 @@ func (m *MirrorMonitor) stepDownIfStalled(ctx context.Context) error {
 		return nil //nolint:nilerr // the original has no leader that could send
 	}
 	m.lastProgress = time.Now()
-	if err := leader.StepDown(ctx, m.conn, m.prefix+".", registry.Stream, ""); err != nil {
+	if err := leader.StepDown(ctx, m.conn, m.apiPrefix+".", registry.Stream, ""); err != nil {
 		return err
 	}
-	m.log.WithField("server", m.leader).Warn("the registry's copy received nothing from the " +
+	m.log.WithField("server", m.lastLeader).Warn("the registry's copy received nothing from the " +
 		"registry; another server leads it now")
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// DefaultPlans is the content of the catalog file that an installation uses if it does not
+// DefaultPlansJSON is the content of the catalog file that an installation uses if it does not
 // configure one.
 //
 //go:embed plans.json
-var DefaultPlans []byte
+var DefaultPlansJSON []byte
 
 // planFileEntry is one plan in the catalog file. It has the same fields as a plan in the operators'
 // API.

@@ -25,10 +25,10 @@ func (e *Editor) put(
 	header := nats.Header{}
 	switch entry, given := ctx.Value(auditEntryKey{}).(AuditEntry); {
 	case given:
-		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+		header.Set(registry.AuditHeader, EncodeAuditEntry(entry))
 	case kv.Bucket() == registry.Bucket:
 		if entry, audited := e.auditEntryFor(ctx, key, record); audited {
-			header.Set(registry.HeaderAudit, EncodeEntry(entry))
+			header.Set(registry.AuditHeader, EncodeAuditEntry(entry))
 		}
 	}
 	if len(header) == 0 {
@@ -39,7 +39,7 @@ func (e *Editor) put(
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
-		noteStoredRevision(ctx, kv.Bucket(), stored)
+		recordStoredRevision(ctx, kv.Bucket(), stored)
 		return stored, classifyWriteError(err, key)
 	}
 	stored, err := e.publishRevision(ctx, kv, key, header, data, revision)
@@ -58,7 +58,7 @@ func (e *Editor) put(
 func (e *Editor) removeRecord(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := keyvalue.DeletionHeader()
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
-		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+		header.Set(registry.AuditHeader, EncodeAuditEntry(entry))
 	}
 	return e.publishRevision(ctx, e.registry, key, header, nil, revision)
 }
@@ -75,7 +75,7 @@ func (e *Editor) publishRevision(
 	if err != nil {
 		return 0, classifyWriteError(err, key)
 	}
-	noteStoredRevision(ctx, kv.Bucket(), ack.Sequence)
+	recordStoredRevision(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
 }
 

@@ -68,7 +68,7 @@ func (e *Editor) PauseQueue(
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		now := e.now()
 		if !until.IsZero() && !until.After(now) {
-			return &InvalidError{"until", "must be in the future"}
+			return &InvalidFieldError{"until", "must be in the future"}
 		}
 		if !q.IsPaused(now) {
 			q.PausedSince = now
@@ -86,16 +86,17 @@ func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue,
 	})
 }
 
-// SetQueueGroup limits how many executions the members of a group of runners may have in flight in
-// total. A maxInFlight of 0 removes the limit, so that only the members' own limits apply.
-func (e *Editor) SetQueueGroup(
+// SetQueueGroupLimit limits how many executions the members of a group of runners may have in
+// flight in total. A maxInFlight of 0 removes the limit, so that only the members' own limits
+// apply.
+func (e *Editor) SetQueueGroupLimit(
 	ctx context.Context, name, group string, maxInFlight int64,
 ) (*registry.Queue, error) {
 	if err := checkID("group", group); err != nil {
 		return nil, err
 	}
 	if maxInFlight < 0 || maxInFlight > MaxInFlightLimit {
-		return nil, &InvalidError{
+		return nil, &InvalidFieldError{
 			"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlightLimit),
 		}
 	}
@@ -137,7 +138,7 @@ func (e *Editor) changeQueue(
 			return 0, err
 		}
 		if len(q.Groups) > maxQueueGroups {
-			return 0, &InvalidError{
+			return 0, &InvalidFieldError{
 				"group",
 				fmt.Sprintf("%d groups of the queue have settings already", maxQueueGroups),
 			}

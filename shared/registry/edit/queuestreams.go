@@ -28,27 +28,28 @@ type QueueStreamSpec struct {
 	PlacementTags []string      // tags that a server must have; empty means any server
 }
 
-// Check returns an *InvalidError for the first invalid setting, or nil if all settings are valid.
+// Check returns an *InvalidFieldError for the first invalid setting, or nil if all settings are
+// valid.
 func (s *QueueStreamSpec) Check() error {
 	switch {
 	case s.MaxBytes < 0:
-		return &InvalidError{"maxBytes", "must not be negative; 0 means no limit"}
+		return &InvalidFieldError{"maxBytes", "must not be negative; 0 means no limit"}
 	case s.MaxAge < 0 || s.MaxAge > maxStreamAge || s.MaxAge%time.Second != 0:
-		return &InvalidError{
+		return &InvalidFieldError{
 			"maxAgeSeconds",
 			fmt.Sprintf("must be 0 to %d seconds; 0 means as the shared stream",
 				int64(maxStreamAge/time.Second)),
 		}
 	case s.Replicas != 0 && s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
-		return &InvalidError{"replicas", fmt.Sprintf("must be 1, 3 or 5, not %d", s.Replicas)}
+		return &InvalidFieldError{"replicas", fmt.Sprintf("must be 1, 3 or 5, not %d", s.Replicas)}
 	case len(s.PlacementTags) > maxPlacementTags:
-		return &InvalidError{
+		return &InvalidFieldError{
 			"placementTags", fmt.Sprintf("must be at most %d tags", maxPlacementTags),
 		}
 	}
 	for i, tag := range s.PlacementTags {
 		if tag == "" || len(tag) > maxTagLength || strings.ContainsAny(tag, " \t\r\n") {
-			return &InvalidError{
+			return &InvalidFieldError{
 				fmt.Sprintf("placementTags[%d]", i),
 				fmt.Sprintf("must be 1 to %d bytes without white space", maxTagLength),
 			}
@@ -126,9 +127,9 @@ func (e *Editor) BeginMoveToSharedStream(ctx context.Context, name string) (*reg
 }
 
 // SetStreamPhase stores the next phase of a queue's move. Phase 0 removes the queue's own stream
-// from the record. SetStreamPhase fails with ErrChangedSince if the record no longer has the given
-// revision, because another executor or an operator has changed it. When it returns without an
-// error, the phase is in force. If the phase is stored but not known to be in force, it returns
+// from the record. SetStreamPhase fails with ErrPreconditionFailed if the record no longer has the
+// given revision, because another executor or an operator has changed it. When it returns without
+// an error, the phase is in force. If the phase is stored but not known to be in force, it returns
 // both an error and the revision of the new record.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
@@ -137,7 +138,7 @@ func (e *Editor) SetStreamPhase(
 	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.index.Queue(name)
 		if !ok || have.Revision != revision || have.Record.Stream == nil {
-			return 0, ErrChangedSince
+			return 0, ErrPreconditionFailed
 		}
 		q := have.Record.Clone()
 		if q.Stream.Phase = phase; phase == 0 {
@@ -159,8 +160,8 @@ func (e *CrossStreamQueueChangeError) Error() string {
 	return fmt.Sprintf("the starts of the queues %q and %q are in different streams", e.From, e.To)
 }
 
-// ErrQueueMoves means that a queue is moving to its own stream or back.
-var ErrQueueMoves = errors.New("the queue is moving to another stream")
+// ErrQueueMoving means that a queue is moving to its own stream or back.
+var ErrQueueMoving = errors.New("the queue is moving to another stream")
 
 // ErrOrderedExecutionsWaiting means that a queue cannot move to a stream because executions with an
 // order key still wait there from an earlier move. If the queue moved anyway, executions could run
@@ -195,7 +196,7 @@ func WithAllowedQueueChange(
 }
 
 // checkWorkflowQueueChange returns an error if a workflow changes its queue but cannot do so yet:
-// ErrQueueMoves if one of the two queues is moving to another stream, or a
+// ErrQueueMoving if one of the two queues is moving to another stream, or a
 // *CrossStreamQueueChangeError if the workflow's delivery IDs must be copied first. have is the
 // existing workflow, or zero if the workflow is new.
 func (e *Editor) checkWorkflowQueueChange(
@@ -212,7 +213,7 @@ func (e *Editor) checkWorkflowQueueChange(
 			continue
 		}
 		if q.Record.Stream.Phase.IsMoving() {
-			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
+			return fmt.Errorf("%w: %s", ErrQueueMoving, name)
 		}
 		own = own || q.Record.StoreTarget() == registry.StoreTargetOwn
 	}

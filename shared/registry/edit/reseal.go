@@ -52,19 +52,21 @@ func Reseal(
 	for list := index.Workflows("", "", page); len(list) > 0; list = index.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if err := done.count(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(
-				data []byte,
-			) (registry.Record, error) {
-				return resealWorkflow(keys, w.ID, data)
-			})); err != nil {
+			if err := done.countRecord(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID,
+				func(
+					data []byte,
+				) (registry.Record, error) {
+					return resealWorkflow(keys, w.ID, data)
+				})); err != nil {
 				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.ID, err)
 			}
 			for _, node := range w.Triggers {
-				if err := done.count(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(
-					data []byte,
-				) (registry.Record, error) {
-					return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
-				})); err != nil {
+				if err := done.countRecord(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID),
+					func(
+						data []byte,
+					) (registry.Record, error) {
+						return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
+					})); err != nil {
 					return done,
 						fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w",
 							node.NodeID, w.ID, err)
@@ -132,9 +134,9 @@ func (e *Editor) countDecryptableTokens(
 	return nil
 }
 
-// count adds the result of resealRecord for one record: the record counts as read, and also as
-// written if written is true. If err is not nil, count adds nothing and returns err.
-func (r *ResealResult) count(written bool, err error) error {
+// countRecord adds the result of resealRecord for one record: the record counts as read, and also
+// as written if written is true. If err is not nil, count adds nothing and returns err.
+func (r *ResealResult) countRecord(written bool, err error) error {
 	if err != nil {
 		return err
 	}
@@ -222,14 +224,14 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 		}
 		for i, s := range node.Sender.Secrets {
 			if node.Sender.Secrets[i].SealedText, err = anew(s.SealedText,
-				registry.SecretSealPurpose(workflowID, node.NodeID, s.ID)); err != nil {
+				registry.SenderSecretSealPurpose(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}
 		}
 		settings := node.Sender.SealedSettings
 		for name, box := range settings {
 			if settings[name], err = anew(box,
-				registry.SettingSealPurpose(workflowID, node.NodeID, name)); err != nil {
+				registry.SenderSettingSealPurpose(workflowID, node.NodeID, name)); err != nil {
 				return nil, err
 			}
 		}

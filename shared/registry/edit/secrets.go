@@ -142,7 +142,7 @@ func (e *Editor) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) error {
 	if keepOld < 0 || keepOld > MaxOldTokenLifetime {
-		return &InvalidError{
+		return &InvalidFieldError{
 			"keepOldForSeconds", fmt.Sprintf("must be 0 to %d",
 				int64(MaxOldTokenLifetime/time.Second)),
 		}
@@ -244,7 +244,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	if bytes.Equal(have.SamplePayload, sample) {
 		return nil
 	}
-	entry := NewEntry(ActorOf(ctx), actionSamplePayloadSet)
+	entry := NewAuditEntry(ActorOf(ctx), actionSamplePayloadSet)
 	if sample == nil {
 		entry.Action = actionSamplePayloadDelete
 	}
@@ -457,16 +457,16 @@ const (
 )
 
 // deleteSecretsOfRemovedNodes deletes the secrets of the nodes that a change has removed. err is
-// the result of the change. If err is nil or a LaggingError, the change is stored, so the secrets
-// are deleted; otherwise they are kept. deleteSecretsOfRemovedNodes returns err or, if that is nil,
-// the error of the deletion.
+// the result of the change. If err is nil or an UnconfirmedError, the change is stored, so the
+// secrets are deleted; otherwise they are kept. deleteSecretsOfRemovedNodes returns err or, if that
+// is nil, the error of the deletion.
 func (e *Editor) deleteSecretsOfRemovedNodes(
 	ctx context.Context,
 	workflowID string,
 	nodeIDs []string,
 	err error,
 ) error {
-	var lagging *consistency.LaggingError
+	var lagging *consistency.UnconfirmedError
 	if err != nil && !errors.As(err, &lagging) {
 		return err
 	}

@@ -40,12 +40,12 @@ type SenderInfo struct {
 
 // SecretInfo describes a secret, without its text.
 type SecretInfo struct {
-	ID        string
-	Last4     string // last four characters; "" if the secret is too short to show them
-	PublicKey string // the text of a public key; "" means that the secret is not a public key
-	Unseen    bool   // received from the provider and not yet returned by RevealCapturedSecrets
-	SetAt     time.Time
-	ExpiresAt time.Time // the zero time means never
+	ID             string
+	Last4          string // last four characters; "" if the secret is too short to show them
+	PublicKey      string // the text of a public key; "" means that the secret is not a public key
+	NotYetRevealed bool   // from the provider, and not yet returned by RevealCapturedSecrets
+	SetAt          time.Time
+	ExpiresAt      time.Time // the zero time means never
 }
 
 // minSecretLengthForLast4 is the minimum length of a secret whose last four characters may be
@@ -68,9 +68,9 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 	return senderInfo(w.Record, node, e.now()), nil
 }
 
-// OpenSender returns a node's sender with its secrets in plain text, or nil if the node has none.
-// It fails with ErrNotFound or with the errors of seal.Keys.Open.
-func (e *Editor) OpenSender(
+// DecryptedSender returns a node's sender with its secrets in plain text, or nil if the node has
+// none. It fails with ErrNotFound or with the errors of seal.Keys.Open.
+func (e *Editor) DecryptedSender(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Config, error) {
 	if err := e.EnsureCurrent(ctx); err != nil {
@@ -80,7 +80,7 @@ func (e *Editor) OpenSender(
 	if err != nil || node.Sender == nil {
 		return nil, err
 	}
-	config, err := registry.OpenSender(e.keys, workflowID, nodeID, node.Sender)
+	config, err := registry.DecryptSender(e.keys, workflowID, nodeID, node.Sender)
 	return &config, err
 }
 
@@ -110,20 +110,20 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	}
 	for _, s := range record.UnexpiredSecrets(now) {
 		info.Secrets = append(info.Secrets, SecretInfo{
-			ID:        s.ID,
-			Last4:     s.Last4,
-			PublicKey: s.PublicKey,
-			Unseen:    s.NotYetRevealed,
-			SetAt:     s.SetAt,
-			ExpiresAt: s.ExpiresAt,
+			ID:             s.ID,
+			Last4:          s.Last4,
+			PublicKey:      s.PublicKey,
+			NotYetRevealed: s.NotYetRevealed,
+			SetAt:          s.SetAt,
+			ExpiresAt:      s.ExpiresAt,
 		})
 	}
 	return info
 }
 
 // PutSender creates or replaces a node's sender. created reports whether the node had none before.
-// The possible errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and
-// seal.ErrNoKey.
+// The possible errors include ErrNotFound, *InvalidFieldError, ErrTooManySecrets, ErrIngressTooOld
+// and seal.ErrNoKey.
 func (e *Editor) PutSender(
 	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
 ) (info *SenderInfo, created bool, err error) {
@@ -133,17 +133,17 @@ func (e *Editor) PutSender(
 			if created = before == nil; !created {
 				replaced = before.Preset
 			}
-			preset, ok := sender.Lookup(spec.Preset)
+			preset, ok := sender.LookupPreset(spec.Preset)
 			if !ok {
 				_, err := sender.Compile(sender.Config{Preset: spec.Preset})
-				return nil, asInvalidError(err)
+				return nil, asInvalidFieldError(err)
 			}
 			if preset.Verifies {
 				if err := e.requireCapability(consistency.CapabilitySenders); err != nil {
 					return nil, err
 				}
 			}
-			config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+			config, err := registry.DecryptSender(e.keys, workflowID, nodeID, before)
 			if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {
 				return nil, err
 			}
@@ -159,18 +159,18 @@ func (e *Editor) PutSender(
 				decrypted:  config,
 			}
 			if spec.Secrets != nil {
-				edit.replaceSecrets(spec.Secrets)
+				edit.addSecrets(spec.Secrets)
 			} else if preset.Verifies {
 				edit.keepSecrets()
 			}
 			if edit.wouldRevealSecrets(spec.Secrets == nil) {
-				return nil, &InvalidError{
+				return nil, &InvalidFieldError{
 					"secrets",
 					"say the secret again: requests of this preset carry it in their body, where " +
 						"those see it who were never told the secret so far",
 				}
 			}
-			return edit.compileRecord(spec.Settings)
+			return edit.buildRecord(spec.Settings)
 		})
 	if info != nil {
 		info.ReplacedPreset = replaced
@@ -180,14 +180,14 @@ func (e *Editor) PutSender(
 
 // AddSenderSecret adds a secret to a node's sender as the newest one. The other secrets expire
 // after othersExpireAfter, unless they expire earlier: 0 revokes them immediately, and nil leaves
-// their expiry unchanged. The possible errors include *InvalidError, ErrNotFound, ErrTooManySecrets
-// and seal.ErrNoKey.
+// their expiry unchanged. The possible errors include *InvalidFieldError, ErrNotFound,
+// ErrTooManySecrets and seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID, text string, othersExpireAfter *time.Duration,
 ) (info *SenderInfo, err error) {
 	if othersExpireAfter != nil &&
 		(*othersExpireAfter < 0 || *othersExpireAfter > MaxOldSecretLifetime) {
-		return nil, &InvalidError{
+		return nil, &InvalidFieldError{
 			"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d",
 				int64(MaxOldSecretLifetime/time.Second)),
 		}
@@ -203,7 +203,7 @@ func (e *Editor) AddSenderSecret(
 			if othersExpireAfter != nil {
 				edit.expireOlderSecrets(e.now().Add(*othersExpireAfter))
 			}
-			return edit.compileRecord(before.Settings)
+			return edit.buildRecord(before.Settings)
 		})
 }
 
@@ -262,13 +262,14 @@ func (e *Editor) CaptureSenderSecret(
 				return before, nil
 			}
 			edit.addSecret(string(text))
-			after, err := edit.compileRecord(before.Settings)
+			after, err := edit.buildRecord(before.Settings)
 			if err == nil {
 				after.Secrets[0].NotYetRevealed = true
 			}
 			return after, err
 		})
-	if invalid := (*InvalidError)(nil); errors.Is(err, ErrNotFound) || errors.As(err, &invalid) {
+	if invalid := (*InvalidFieldError)(nil); errors.Is(err, ErrNotFound) ||
+		errors.As(err, &invalid) {
 		return nil
 	}
 	return err
@@ -285,7 +286,7 @@ func (e *Editor) RevealCapturedSecrets(
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
 			texts = map[string]string{}
-			config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+			config, err := registry.DecryptSender(e.keys, workflowID, nodeID, before)
 			if err != nil {
 				return nil, err
 			}
@@ -297,7 +298,7 @@ func (e *Editor) RevealCapturedSecrets(
 			}
 			return after, nil
 		})
-	if _, lagging := errors.AsType[*consistency.LaggingError](err); lagging {
+	if _, lagging := errors.AsType[*consistency.UnconfirmedError](err); lagging {
 		err = nil // a later call would not return the secrets anymore
 	}
 	return texts, err
@@ -361,7 +362,7 @@ func (e *Editor) changeSender(
 		node := w.Trigger(nodeID)
 		node.Sender = after
 		if shown := newlyExposedSecret(before, node); shown != nil {
-			return 0, &InvalidError{
+			return 0, &InvalidFieldError{
 				"settings.header",
 				fmt.Sprintf("the node's %s uses the header %s, which would expose the secret: "+
 					"choose another header, or change the %[1]s first", shown.setting,
@@ -401,14 +402,14 @@ func (e *Editor) newSenderBuilder(
 	workflowID, nodeID string,
 	before *registry.Sender,
 ) (*senderBuilder, error) {
-	preset, ok := sender.Lookup(before.Preset)
+	preset, ok := sender.LookupPreset(before.Preset)
 	if !ok {
-		return nil, &InvalidError{
+		return nil, &InvalidFieldError{
 			"preset",
 			fmt.Sprintf("this version has no preset %q: set the sender again", before.Preset),
 		}
 	}
-	config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+	config, err := registry.DecryptSender(e.keys, workflowID, nodeID, before)
 	if err != nil {
 		return nil, err
 	}
@@ -447,11 +448,11 @@ func (s *senderBuilder) keepSecrets() {
 // sender does not necessarily know its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
-		sender.SecretOutsideHeaders(s.preset.ID)
+		sender.HasSecretOutsideHeaders(s.preset.ID)
 }
 
-// replaceSecrets adds the given secrets to the new record, in their order and without duplicates.
-func (s *senderBuilder) replaceSecrets(texts []string) {
+// addSecrets adds the given secrets to the new record, in their order and without duplicates.
+func (s *senderBuilder) addSecrets(texts []string) {
 	for _, text := range slices.Backward(texts) {
 		s.addSecret(text)
 	}
@@ -485,10 +486,10 @@ func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord returns the new record, with the settings that mergeSettings returns for the given
+// buildRecord returns the new record, with the settings that mergeSettings returns for the given
 // ones. It also compiles the new sender, so that an invalid sender is refused now, and not when its
 // first delivery arrives.
-func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
+func (s *senderBuilder) buildRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
 			fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds",
@@ -499,10 +500,10 @@ func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sen
 		config.Secrets = append(config.Secrets, sender.Secret{Text: secret.text})
 	}
 	if _, err := sender.Compile(config); err != nil {
-		return nil, asInvalidError(err)
+		return nil, asInvalidFieldError(err)
 	}
 	if err := sender.CheckSecretsHidden(config); err != nil {
-		return nil, asInvalidError(err)
+		return nil, asInvalidFieldError(err)
 	}
 	after := &registry.Sender{Preset: s.preset.ID}
 	for _, secret := range s.secrets {
@@ -512,7 +513,7 @@ func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sen
 		}
 		after.Secrets = append(after.Secrets, record)
 	}
-	return after, s.sealSettings(after, config.Settings)
+	return after, s.addSettings(after, config.Settings)
 }
 
 // mergeSettings returns the settings of the new record: the given settings that are not empty, and,
@@ -550,14 +551,14 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	}
 	var err error
 	record.SealedText, err = s.editor.keys.Seal([]byte(secret.text),
-		registry.SecretSealPurpose(s.workflowID, s.nodeID, record.ID))
+		registry.SenderSecretSealPurpose(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
 
-// sealSettings adds the settings to the new record, which is passed as into, and encrypts the
+// addSettings adds the settings to the new record, which is passed as into, and encrypts the
 // secret ones. It reuses the encrypted values of unchanged settings, so that a repeated call
 // changes nothing.
-func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
+func (s *senderBuilder) addSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
 		switch {
@@ -572,7 +573,8 @@ func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]
 			if box == nil || s.decrypted.Settings[known.Name] != value {
 				var err error
 				if box, err = s.editor.keys.Seal([]byte(value),
-					registry.SettingSealPurpose(s.workflowID, s.nodeID, known.Name)); err != nil {
+					registry.SenderSettingSealPurpose(s.workflowID, s.nodeID,
+						known.Name)); err != nil {
 					return err
 				}
 			}
@@ -585,11 +587,11 @@ func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]
 	return nil
 }
 
-// asInvalidError converts a *sender.ConfigError to an InvalidError. It returns other errors
-// unchanged.
-func asInvalidError(err error) error {
+// asInvalidFieldError converts a *sender.ConfigError to an InvalidFieldError. It returns other
+// errors unchanged.
+func asInvalidFieldError(err error) error {
 	if config, ok := errors.AsType[*sender.ConfigError](err); ok {
-		return &InvalidError{config.Field, config.Detail}
+		return &InvalidFieldError{config.Field, config.Detail}
 	}
 	return err
 }

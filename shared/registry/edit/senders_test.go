@@ -25,7 +25,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
 	fatal(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
-	keys, err := seal.ReadFile(path)
+	keys, err := seal.ReadKeyFile(path)
 	fatal(t, err)
 	return keys
 }
@@ -159,7 +159,7 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 		return err
 	}
 	fatal(t, put(edit.SenderSpec{Preset: "github", Secrets: []string{first}}))
-	var invalid *edit.InvalidError
+	var invalid *edit.InvalidFieldError
 	if err := put(edit.SenderSpec{Preset: "msgraph"}); !errors.As(err, &invalid) ||
 		invalid.Field != "secrets" {
 		t.Errorf("a secret of GitHub's in the bodies of Graph: %v", err)
@@ -209,7 +209,7 @@ func TestNoOrderKeyOrFilterShowsASecret(t *testing.T) {
 		"triggers[0].orderKey": key, "triggers[0].filter": condition,
 	} {
 		fatal(t, set(settings))
-		var invalid *edit.InvalidError
+		var invalid *edit.InvalidFieldError
 		if err := put("header"); !errors.As(err, &invalid) || invalid.Field != "settings.header" ||
 			!strings.Contains(invalid.Problem, "X-Api-Key") {
 			t.Errorf("a sender after the %s: %v", field, err)
@@ -260,7 +260,7 @@ func TestSendersThatCannotWork(t *testing.T) {
 			Settings: map[string]string{"header": "X-Webhook-Delivery-Id"},
 		},
 	} {
-		var invalid *edit.InvalidError
+		var invalid *edit.InvalidFieldError
 		if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); !errors.As(err, &invalid) ||
 			strings.Contains(err.Error(), first) {
 			t.Errorf("%s: %v", name, err)
@@ -375,7 +375,7 @@ func TestReseal(t *testing.T) {
 	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
 	reseal := func(keys *seal.Keys, want edit.ResealResult) {
 		t.Helper()
-		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Quiet(), func(
+		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Discard(), func(
 			edit.ResealResult,
 		) {
 		}); err != nil || done != want {
@@ -398,7 +398,7 @@ func TestReseal(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Quiet(),
+	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Discard(),
 		func(edit.ResealResult) {}); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("without the key from before: %v", err)
 	}
@@ -408,12 +408,12 @@ func TestReseal(t *testing.T) {
 	if after.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
-	if n, err := after.RegistryIndex.UnusableSenders(); n != 0 {
+	if n, err := after.RegistryIndex.UnusableSenderCount(); n != 0 {
 		t.Errorf("%d senders cannot be used: %v", n, err)
 	}
 	late, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), old)
 	view, _ := late.Lookup("wf")
-	if n, err := late.UnusableSenders(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
+	if n, err := late.UnusableSenderCount(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
 		view.Workflow.Nodes[0].UnusableReason == nil || view.Workflow.Nodes[0].Sender != nil {
 		t.Errorf("an ingress without the key: %d, %v", n, err)
 	}
@@ -490,7 +490,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
 			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{
 				Capabilities: []consistency.Capability{consistency.CapabilitySenders},
-			}, logtest.Quiet())
+			}, logtest.Discard())
 		fatal(t, err)
 		awaitLacking(t, r, consistency.CapabilitySyncResponses)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
@@ -522,7 +522,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	registrytest.StartIngressWithKeys(t, server.Connect(t), keys)
 	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
 		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
-		logtest.Quiet())
+		logtest.Discard())
 	fatal(t, err)
 	awaitLacking(t, r, consistency.CapabilitySenders)
 	put := func() error {

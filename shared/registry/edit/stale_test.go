@@ -30,7 +30,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	r.CreateWorkflow(t, "first", "free", false)
 
 	late := &heldIndex{RegistryIndex: edit.NewRegistryIndex(nil)}
-	follower, err := consistency.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), r.JetStream, late, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))

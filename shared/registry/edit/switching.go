@@ -179,7 +179,7 @@ func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	case w.Active && !view.WithinPlan:
 		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	case !w.Active && view.Plan.MaxActive != registry.Unlimited &&
-		e.index.OtherActiveCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
+		e.index.OtherActiveWorkflowCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
 		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	}
 	return nil

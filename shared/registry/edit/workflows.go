@@ -28,17 +28,18 @@ type WorkflowSpec struct {
 	// another account. If it fails, nothing is stored. It may be called more than once. nil means
 	// that nothing is called.
 	BeforeAccountChange func(context.Context) error
-	// OnlyIfNew makes the change fail with ErrChangedSince if the workflow already exists, unless
-	// the existing workflow is already as requested.
+	// OnlyIfNew makes the change fail with ErrPreconditionFailed if the workflow already exists,
+	// unless the existing workflow is already as requested.
 	OnlyIfNew bool
 }
 
 // updatedAtConditionKey is the context key of the time that WithUpdatedAtCondition sets.
 type updatedAtConditionKey struct{}
 
-// WithUpdatedAtCondition returns a context in which changes of a workflow fail with ErrChangedSince
-// unless the workflow was last changed at the given time, to the microsecond. A change that would
-// change nothing succeeds anyway, so that calls can be repeated. The zero time allows any version.
+// WithUpdatedAtCondition returns a context in which changes of a workflow fail with
+// ErrPreconditionFailed unless the workflow was last changed at the given time, to the microsecond.
+// A change that would change nothing succeeds anyway, so that calls can be repeated. The zero time
+// allows any version.
 func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, updatedAtConditionKey{}, at)
 }
@@ -47,7 +48,7 @@ func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 type mustExistConditionKey struct{}
 
 // WithMustExistCondition returns a context in which changes of a workflow that does not exist fail
-// with ErrChangedSince instead of creating it.
+// with ErrPreconditionFailed instead of creating it.
 func WithMustExistCondition(ctx context.Context) context.Context {
 	return context.WithValue(ctx, mustExistConditionKey{}, true)
 }
@@ -74,18 +75,18 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkWorkflowPreconditions returns ErrChangedSince if a workflow that is about to be changed does
-// not satisfy the conditions of WithUpdatedAtCondition and WithMustExistCondition. w is nil if
-// there is no workflow.
+// checkWorkflowPreconditions returns ErrPreconditionFailed if a workflow that is about to be
+// changed does not satisfy the conditions of WithUpdatedAtCondition and WithMustExistCondition. w
+// is nil if there is no workflow.
 func checkWorkflowPreconditions(ctx context.Context, w *registry.Workflow) error {
 	if w == nil && ctx.Value(mustExistConditionKey{}) != nil {
-		return ErrChangedSince
+		return ErrPreconditionFailed
 	}
 	at, _ := ctx.Value(updatedAtConditionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
 		return nil
 	}
-	return ErrChangedSince
+	return ErrPreconditionFailed
 }
 
 // TriggerSpec holds the settings of a trigger node that an operator can set.
@@ -116,26 +117,26 @@ type TriggerSettings struct {
 // Senders and proxies give up after 30 s, so the limit is lower.
 const MaxSyncWaitSeconds = 25
 
-// check validates the settings. It returns an *InvalidError for each invalid setting, joined with
-// errors.Join. fieldPath returns the path of a setting in the operator's request, for error
+// check validates the settings. It returns an *InvalidFieldError for each invalid setting, joined
+// with errors.Join. fieldPath returns the path of a setting in the operator's request, for error
 // messages.
 func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
 	if s.SyncResponse != nil &&
 		(s.SyncResponse.WaitSeconds < 1 || s.SyncResponse.WaitSeconds > MaxSyncWaitSeconds) {
-		problems = append(problems, &InvalidError{
+		problems = append(problems, &InvalidFieldError{
 			fieldPath("answer.waitSeconds"),
 			fmt.Sprintf("must be 1 to %d, not %d", MaxSyncWaitSeconds, s.SyncResponse.WaitSeconds),
 		})
 	}
 	if isNonNullJSON(s.Filter) {
 		if _, err := filter.Parse(s.Filter); err != nil {
-			problems = append(problems, &InvalidError{fieldPath("filter"), err.Error()})
+			problems = append(problems, &InvalidFieldError{fieldPath("filter"), err.Error()})
 		}
 	}
 	if s.OrderKey != "" {
 		if _, err := filter.ParseOrderKeyPlace(s.OrderKey); err != nil {
-			problems = append(problems, &InvalidError{fieldPath("orderKey"), err.Error()})
+			problems = append(problems, &InvalidFieldError{fieldPath("orderKey"), err.Error()})
 		}
 	}
 	return errors.Join(problems...)
@@ -203,11 +204,11 @@ func (s *WorkflowSpec) setDefaultsAndValidate() error {
 	if s.RateLimit != nil {
 		if err := checkRateLimit(s.RateLimit.Requests,
 			int64(s.RateLimit.Window/time.Second)); err != nil {
-			problems = append(problems, &InvalidError{"rateLimit", err.Error()})
+			problems = append(problems, &InvalidFieldError{"rateLimit", err.Error()})
 		}
 	}
 	if n := len(s.Triggers); n < 1 || n > MaxTriggersPerWorkflow {
-		problems = append(problems, &InvalidError{
+		problems = append(problems, &InvalidFieldError{
 			"triggers",
 			fmt.Sprintf("a workflow has 1 to %d webhook trigger nodes, not %d",
 				MaxTriggersPerWorkflow, n),
@@ -219,7 +220,7 @@ func (s *WorkflowSpec) setDefaultsAndValidate() error {
 		problems = append(problems, checkID(at("nodeId"), t.NodeID), checkDisplayName(at("name"),
 			t.Name))
 		if seen[t.NodeID] {
-			problems = append(problems, &InvalidError{
+			problems = append(problems, &InvalidFieldError{
 				at("nodeId"), fmt.Sprintf("%q is there twice", t.NodeID),
 			})
 		}
@@ -299,14 +300,14 @@ func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []Trigger
 	return nil
 }
 
-// assignAccount makes w belong to account. It returns an *InvalidError if w is active in another
-// account.
+// assignAccount makes w belong to account. It returns an *InvalidFieldError if w is active in
+// another account.
 func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	if w.AccountID == account.ID {
 		return nil
 	}
 	if w.Active {
-		return &InvalidError{
+		return &InvalidFieldError{
 			"accountId",
 			fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves",
 				w.AccountID),
@@ -351,7 +352,7 @@ func (e *Editor) upsertWorkflow(
 			return have.Revision, errUnchanged
 		}
 		if spec.OnlyIfNew && ok {
-			return 0, ErrChangedSince
+			return 0, ErrPreconditionFailed
 		}
 		if err := e.prepareWorkflowChange(ctx, have, w); err != nil {
 			return 0, err
@@ -401,7 +402,7 @@ func (e *Editor) mergedWorkflow(
 		w = have.Clone()
 	}
 	if have != nil && spec.OnlyIfNew && w.AccountID != spec.AccountID {
-		return nil, ErrChangedSince
+		return nil, ErrPreconditionFailed
 	}
 	if err := assignAccount(account, w); err != nil {
 		return nil, err
@@ -418,8 +419,8 @@ func (e *Editor) mergedWorkflow(
 }
 
 // mergeTriggers replaces the nodes of w with the nodes in specs. Existing nodes keep their tokens,
-// and new nodes have none yet. It returns an *InvalidError for each order key or filter that would
-// show the secret of a node's sender.
+// and new nodes have none yet. It returns an *InvalidFieldError for each order key or filter that
+// would show the secret of a node's sender.
 func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 	var problems []error
 	nodes := make([]registry.Trigger, 0, len(specs))
@@ -432,7 +433,7 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 		node.Name = spec.Name
 		spec.applyTo(&node)
 		if shown := newlyExposedSecret(have, &node); shown != nil {
-			problems = append(problems, &InvalidError{
+			problems = append(problems, &InvalidFieldError{
 				fmt.Sprintf("triggers[%d].%s", i, shown.setting),
 				fmt.Sprintf("the header %s holds the secret of the node's sender, and the %s "+
 					"would expose it", shown.header, shown.setting),

@@ -44,7 +44,7 @@ func StartIngressWithKeys(
 		tb.Fatal(err)
 	}
 	i := &Ingress{Snapshot: registry.NewSnapshot(keys)}
-	f, err := consistency.Follow(tb.Context(), js, i, logtest.Quiet())
+	f, err := consistency.Follow(tb.Context(), js, i, logtest.Discard())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func StartIngressWithKeys(
 	a, err := consistency.StartHeartbeat(tb.Context(), nc, f, consistency.RoleIngress,
 		&consistency.IngressSettings{MaxBodyBytes: 7}, consistency.ProcessInfo{
 			Capabilities: consistency.Capabilities(),
-		}, logtest.Quiet())
+		}, logtest.Discard())
 	if err != nil {
 		tb.Fatal(err)
 	}

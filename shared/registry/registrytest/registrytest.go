@@ -43,7 +43,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
-	log := logtest.Quiet()
+	log := logtest.Discard()
 	check := func(err error) {
 		tb.Helper()
 		if err != nil {
@@ -54,7 +54,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	js, err := jetstream.New(nc)
 	check(err)
 	check(stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings))
-	check(stream.EnsureReports(ctx, js, 1))
+	check(stream.EnsureReportsStream(ctx, js, 1))
 	check(edit.EnsureBuckets(ctx, js, 1))
 
 	r := &Registry{RegistryIndex: edit.NewRegistryIndex(keys), JetStream: js}
@@ -79,7 +79,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 		Membership: r.Membership, Keys: keys,
 	})
 	check(err)
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	check(err)
 	check(r.PutPlans(ctx, plans))
 	return r
@@ -92,7 +92,7 @@ func NewKeys(tb testing.TB) *seal.Keys {
 	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	keys, err := seal.ReadFile(path)
+	keys, err := seal.ReadKeyFile(path)
 	if err != nil {
 		tb.Fatal(err)
 	}

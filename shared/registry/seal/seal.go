@@ -63,11 +63,11 @@ func NewKeyLine() string {
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// ReadFile reads a key file, whose lines have the form id:base64(32 bytes). The first key is used
-// for sealing. Boxes that were sealed with any of the keys can be opened. Empty lines and lines
-// that begin with # are ignored. If path is "", ReadFile returns nil, which means no keys. Error
-// messages never contain a key.
-func ReadFile(path string) (*Keys, error) {
+// ReadKeyFile reads a key file, whose lines have the form id:base64(32 bytes). The first key is
+// used for sealing. Boxes that were sealed with any of the keys can be opened. Empty lines and
+// lines that begin with # are ignored. If path is "", ReadKeyFile returns nil, which means no keys.
+// Error messages never contain a key.
+func ReadKeyFile(path string) (*Keys, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the nil Keys are of use
 	}

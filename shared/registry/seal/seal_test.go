@@ -17,7 +17,7 @@ func keys(t *testing.T, lines ...string) *seal.Keys {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k, err := seal.ReadFile(path)
+	k, err := seal.ReadKeyFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestABoxIsOfItsRecord(t *testing.T) {
 
 func TestWithoutAKey(t *testing.T) {
 	t.Parallel()
-	none, err := seal.ReadFile("")
+	none, err := seal.ReadKeyFile("")
 	if err != nil || none.CanSeal() {
 		t.Fatal(err)
 	}
@@ -110,13 +110,13 @@ func TestBadKeyFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := seal.ReadFile(path); err == nil ||
+		if _, err := seal.ReadKeyFile(path); err == nil ||
 			strings.Contains(err.Error(), encoded[:16]) ||
 			!strings.Contains(err.Error(), "--secrets-key-file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := seal.ReadFile("/nowhere/keys"); err == nil ||
+	if _, err := seal.ReadKeyFile("/nowhere/keys"); err == nil ||
 		!strings.Contains(err.Error(), "--secrets-key-file") {
 		t.Error(err)
 	}

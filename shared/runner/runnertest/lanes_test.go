@@ -343,7 +343,7 @@ func loseAcknowledgments(t *testing.T, nc *nats.Conn, group string) {
 	lane := stream.RunnerGroup{
 		Queue: execution.DefaultQueue,
 		Group: group,
-	}.LaneConsumer(execution.LaneOf("workflow", "a"))
+	}.LaneConsumerName(execution.LaneOf("workflow", "a"))
 	_, err = js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	lane, err := js.Consumer(t.Context(), stream.ExecutionsName, stream.RunnerGroup{
 		Queue: execution.DefaultQueue,
 		Group: "group",
-	}.LaneConsumer(execution.LaneOf("workflow", "a")))
+	}.LaneConsumerName(execution.LaneOf("workflow", "a")))
 	if err != nil {
 		t.Fatal(err)
 	}

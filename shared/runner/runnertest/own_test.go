@@ -207,7 +207,7 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	name := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "new"}.Consumer()
+	name := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "new"}.ConsumerName()
 	for {
 		if _, err := js.Consumer(ctx, stream.OwnStreamName(execution.DefaultQueue),
 			name); err == nil {

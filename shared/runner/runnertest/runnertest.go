@@ -38,7 +38,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 		err = stream.EnsureSharedStreams(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err == nil {
-		err = stream.EnsureCancellations(tb.Context(), js, stream.DefaultSettings)
+		err = stream.EnsureCancellationsBucket(tb.Context(), js, stream.DefaultSettings)
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -44,29 +44,29 @@ type Publisher struct {
 	nc          *nats.Conn
 	stream      string
 	ackPrefix   []byte // beginning of every PubAck of the stream
-	replyPrefix string // beginning of the reply subjects; a waiter's number follows
+	replyPrefix string // beginning of the reply subjects; the number of a pending message follows
 	sub         *nats.Subscription
 
 	mu         sync.Mutex
-	waiting    map[uint64]*waiter // sent messages, by the number in their reply subject
+	pending    map[uint64]*pendingMessage // sent messages, by the number in their reply subject
 	lastNumber uint64
 	closed     bool // no acknowledgment can arrive anymore
 	// queue holds the messages that have not been sent yet. A caller that adds a message to an
 	// empty queue must then send the whole queue, including the messages that other callers have
 	// added in the meantime.
-	queue      []*waiter
-	spareQueue []*waiter // an empty slice to replace queue, or nil while it is in use
+	queue      []*pendingMessage
+	spareQueue []*pendingMessage // an empty slice to replace queue, or nil while it is in use
 
-	idleWaiters sync.Pool // waiters that Publish reuses
-	stop        chan struct{}
-	done        chan struct{}
+	reusablePending sync.Pool // pendingMessages that Publish reuses
+	stop            chan struct{}
+	done            chan struct{}
 }
 
-// waiter is a message that waits for its acknowledgment.
-type waiter struct {
+// pendingMessage is a message that waits for its acknowledgment.
+type pendingMessage struct {
 	msg      *nats.Msg
 	deadline time.Time
-	// done is called once, by the goroutine that removes the waiter from Publisher.waiting.
+	// done is called once, by the goroutine that removes the message from Publisher.pending.
 	done func(Ack, error)
 
 	// result and sendErr are used only by Publish.
@@ -89,57 +89,57 @@ const deadlineCheckInterval = 50 * time.Millisecond
 // New returns a Publisher for a stream. It starts a goroutine that fails messages when their
 // deadline passes or the connection is lost. Only Close ends it, so the caller must call Close.
 func New(nc *nats.Conn, streamName string) (*Publisher, error) {
-	e := &Publisher{
+	p := &Publisher{
 		nc: nc, stream: streamName, ackPrefix: []byte(`{"stream":"` + streamName + `",`),
-		replyPrefix: nc.NewInbox() + ".", waiting: map[uint64]*waiter{},
-		idleWaiters: sync.Pool{New: func() any { return newWaiter() }},
-		stop:        make(chan struct{}), done: make(chan struct{}),
+		replyPrefix: nc.NewInbox() + ".", pending: map[uint64]*pendingMessage{},
+		reusablePending: sync.Pool{New: func() any { return newPendingMessage() }},
+		stop:            make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
-	if e.sub, err = nc.Subscribe(e.replyPrefix+"*", e.receive); err != nil {
+	if p.sub, err = nc.Subscribe(p.replyPrefix+"*", p.receive); err != nil {
 		return nil, err
 	}
 	// Do not limit the pending acknowledgments. They are small, and if one were dropped, its caller
 	// would wait until the deadline.
-	if err := e.sub.SetPendingLimits(-1, -1); err != nil {
+	if err := p.sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	go e.watchDeadlinesAndConnection(
+	go p.watchDeadlinesAndConnection(
 		nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED),
 	)
-	return e, nil
+	return p, nil
 }
 
-func newWaiter() *waiter {
-	w := &waiter{result: make(chan result, 1), sendErr: make(chan error, 1)}
-	w.done = func(ack Ack, err error) { w.result <- result{ack, err} }
-	return w
+func newPendingMessage() *pendingMessage {
+	m := &pendingMessage{result: make(chan result, 1), sendErr: make(chan error, 1)}
+	m.done = func(ack Ack, err error) { m.result <- result{ack, err} }
+	return m
 }
 
 // Close stops the Publisher, and waits until its goroutine has ended. All messages that have not
 // been acknowledged yet fail with ErrDisconnected.
-func (e *Publisher) Close() {
-	close(e.stop)
-	<-e.done
-	_ = e.sub.Unsubscribe()
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.failWaiters(ErrDisconnected, func(*waiter) bool { return true })
+func (p *Publisher) Close() {
+	close(p.stop)
+	<-p.done
+	_ = p.sub.Unsubscribe()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.failPending(ErrDisconnected, func(*pendingMessage) bool { return true })
 }
 
 // Publish publishes a message, and returns once the stream has acknowledged it or the deadline has
 // passed. The caller may then reuse the message.
-func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
-	w, ok := e.idleWaiters.Get().(*waiter)
+func (p *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
+	m, ok := p.reusablePending.Get().(*pendingMessage)
 	if !ok {
-		panic("the pool holds waiters only")
+		panic("the pool holds pendingMessages only")
 	}
-	defer e.idleWaiters.Put(w)
-	w.msg, w.deadline = msg, deadline
-	e.publish(w)
-	got := w.wait()
-	w.msg = nil
+	defer p.reusablePending.Put(m)
+	m.msg, m.deadline = msg, deadline
+	p.publish(m)
+	got := m.wait()
+	m.msg = nil
 	return got.ack, got.err
 }
 
@@ -147,9 +147,9 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 // and the caller may reuse it. If the message was never passed to the connection, the result has
 // the reason as its error, which tells the caller that the message was not stored. Other errors,
 // such as ErrDisconnected, do not tell whether it was stored.
-func (w *waiter) wait() result {
-	got := <-w.result
-	if err := <-w.sendErr; err != nil && got.err != nil {
+func (m *pendingMessage) wait() result {
+	got := <-m.result
+	if err := <-m.sendErr; err != nil && got.err != nil {
 		got.err = err
 	}
 	return got
@@ -159,126 +159,126 @@ func (w *waiter) wait() result {
 // exactly once, with the acknowledgment or, if the message cannot be sent or is not acknowledged
 // before the deadline, with an error. done must return quickly, because the acknowledgments of
 // other messages wait for it.
-func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, done func(Ack, error)) {
-	e.publish(&waiter{msg: msg, deadline: deadline, done: done})
+func (p *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, done func(Ack, error)) {
+	p.publish(&pendingMessage{msg: msg, deadline: deadline, done: done})
 }
 
-func (e *Publisher) publish(w *waiter) {
-	if e.enqueue(w) {
+func (p *Publisher) publish(m *pendingMessage) {
+	if p.enqueue(m) {
 		// The first message wakes nats.go's flusher, which would write that message alone. So first
 		// let other callers that are ready add their messages to the queue.
 		runtime.Gosched()
-		e.sendQueue()
+		p.sendQueue()
 	}
 }
 
 // enqueue adds a message to the queue. If first is true, the queue was empty, and the caller must
 // call sendQueue.
-func (e *Publisher) enqueue(w *waiter) (first bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.queue = append(e.queue, w)
-	return len(e.queue) == 1
+func (p *Publisher) enqueue(m *pendingMessage) (first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, m)
+	return len(p.queue) == 1
 }
 
 // sendQueue passes all queued messages to the connection, in the order in which they were queued.
-func (e *Publisher) sendQueue() {
-	e.mu.Lock()
-	queue := e.queue
-	e.queue, e.spareQueue = e.spareQueue, nil
-	e.mu.Unlock()
-	for _, w := range queue {
-		err := e.send(w)
-		if w.sendErr != nil {
-			w.sendErr <- err
+func (p *Publisher) sendQueue() {
+	p.mu.Lock()
+	queue := p.queue
+	p.queue, p.spareQueue = p.spareQueue, nil
+	p.mu.Unlock()
+	for _, m := range queue {
+		err := p.send(m)
+		if m.sendErr != nil {
+			m.sendErr <- err
 		}
 	}
 	clear(queue)
-	e.mu.Lock()
-	e.spareQueue = queue[:0]
-	e.mu.Unlock()
+	p.mu.Lock()
+	p.spareQueue = queue[:0]
+	p.mu.Unlock()
 }
 
 // send passes a message to the connection and returns nil. If it cannot, for example because the
 // message's deadline has passed or the Publisher is closed, it returns the reason, and calls done
 // with it unless another goroutine has already called done.
-func (e *Publisher) send(w *waiter) error {
-	if time.Now().After(w.deadline) {
-		w.done(Ack{}, ErrNotSent)
+func (p *Publisher) send(m *pendingMessage) error {
+	if time.Now().After(m.deadline) {
+		m.done(Ack{}, ErrNotSent)
 		return ErrNotSent
 	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		w.done(Ack{}, nats.ErrConnectionClosed)
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		m.done(Ack{}, nats.ErrConnectionClosed)
 		return nats.ErrConnectionClosed
 	}
-	e.lastNumber++
-	number := e.lastNumber
-	e.waiting[number] = w
-	e.mu.Unlock()
+	p.lastNumber++
+	number := p.lastNumber
+	p.pending[number] = m
+	p.mu.Unlock()
 	var reply [64]byte // small enough to stay on the stack
-	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.replyPrefix...), number, 36))
-	err := e.nc.PublishMsg(w.msg)
-	if err != nil && e.removeWaiter(number) != nil {
-		w.done(Ack{}, err)
+	m.msg.Reply = string(strconv.AppendUint(append(reply[:0], p.replyPrefix...), number, 36))
+	err := p.nc.PublishMsg(m.msg)
+	if err != nil && p.removePending(number) != nil {
+		m.done(Ack{}, err)
 	}
 	return err
 }
 
-// removeWaiter removes a waiter from Publisher.waiting and returns it. It returns nil if another
-// goroutine has already removed the waiter.
-func (e *Publisher) removeWaiter(number uint64) *waiter {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.waiting[number]
-	delete(e.waiting, number)
-	return w
+// removePending removes a message from Publisher.pending and returns it. It returns nil if another
+// goroutine has already removed the message.
+func (p *Publisher) removePending(number uint64) *pendingMessage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.pending[number]
+	delete(p.pending, number)
+	return m
 }
 
-func (e *Publisher) receive(msg *nats.Msg) {
-	number, err := strconv.ParseUint(msg.Subject[len(e.replyPrefix):], 36, 64)
+func (p *Publisher) receive(msg *nats.Msg) {
+	number, err := strconv.ParseUint(msg.Subject[len(p.replyPrefix):], 36, 64)
 	if err != nil {
 		return
 	}
-	if w := e.removeWaiter(number); w != nil {
-		w.done(e.parse(msg))
+	if m := p.removePending(number); m != nil {
+		m.done(p.parse(msg))
 	}
 }
 
 // watchDeadlinesAndConnection fails messages whose deadline has passed, and fails all messages when
 // the connection is lost.
-func (e *Publisher) watchDeadlinesAndConnection(lost chan nats.Status) {
-	defer close(e.done)
-	defer e.nc.RemoveStatusListener(lost)
+func (p *Publisher) watchDeadlinesAndConnection(lost chan nats.Status) {
+	defer close(p.done)
+	defer p.nc.RemoveStatusListener(lost)
 	tick := time.NewTicker(deadlineCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-e.stop:
+		case <-p.stop:
 			return
 		case <-lost:
-			e.failWaiters(ErrDisconnected, func(*waiter) bool { return true })
+			p.failPending(ErrDisconnected, func(*pendingMessage) bool { return true })
 		case now := <-tick.C:
-			e.failWaiters(ErrTimeout, func(w *waiter) bool { return now.After(w.deadline) })
+			p.failPending(ErrTimeout, func(m *pendingMessage) bool { return now.After(m.deadline) })
 		}
 	}
 }
 
-// failWaiters removes the waiters w for which selected(w) is true, and calls their done functions
+// failPending removes the messages m for which selected(m) is true, and calls their done functions
 // with err.
-func (e *Publisher) failWaiters(err error, selected func(*waiter) bool) {
-	var failed []*waiter
-	e.mu.Lock()
-	for number, w := range e.waiting {
-		if selected(w) {
-			delete(e.waiting, number)
-			failed = append(failed, w)
+func (p *Publisher) failPending(err error, selected func(*pendingMessage) bool) {
+	var failed []*pendingMessage
+	p.mu.Lock()
+	for number, m := range p.pending {
+		if selected(m) {
+			delete(p.pending, number)
+			failed = append(failed, m)
 		}
 	}
-	e.mu.Unlock()
-	for _, w := range failed {
-		w.done(Ack{}, err)
+	p.mu.Unlock()
+	for _, m := range failed {
+		m.done(Ack{}, err)
 	}
 }
 
@@ -292,12 +292,12 @@ var (
 )
 
 // parse returns the acknowledgment in a reply, or the error that the reply contains.
-func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
+func (p *Publisher) parse(msg *nats.Msg) (Ack, error) {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
 		return Ack{}, nats.ErrNoResponders
 	}
 	data := msg.Data
-	if bytes.HasPrefix(data, e.ackPrefix) && !bytes.Contains(data, ackErrorKey) {
+	if bytes.HasPrefix(data, p.ackPrefix) && !bytes.Contains(data, ackErrorKey) {
 		if _, rest, ok := bytes.Cut(data, ackSequenceKey); ok {
 			if sequence, end := leadingNumber(rest); end > 0 {
 				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicateKey)
@@ -320,7 +320,7 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 	if slow.Error != nil {
 		return Ack{}, slow.Error
 	}
-	if slow.Stream != e.stream || slow.Sequence == 0 {
+	if slow.Stream != p.stream || slow.Sequence == 0 {
 		return Ack{}, errors.New("what answered is not the stream")
 	}
 	return Ack{Sequence: slow.Sequence, Duplicate: slow.Duplicate}, nil

@@ -13,7 +13,7 @@ import (
 func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, returned := newWaiter(), false
+		w, returned := newPendingMessage(), false
 		go func() {
 			w.wait()
 			returned = true
@@ -36,7 +36,7 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 // Publish returns ErrDisconnected, because it is unknown whether the message was stored.
 func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
 	t.Parallel()
-	w := newWaiter()
+	w := newPendingMessage()
 	w.done(Ack{}, ErrDisconnected)
 	w.sendErr <- nats.ErrReconnectBufExceeded
 	if got := w.wait(); !errors.Is(got.err, nats.ErrReconnectBufExceeded) {

@@ -63,7 +63,7 @@ func makeRelease(
 	if err := release.Pack(ctx); err != nil {
 		return err
 	}
-	if err := release.Clean(); err != nil {
+	if err := release.RemoveBinaries(); err != nil {
 		return err
 	}
 	if key != "" {

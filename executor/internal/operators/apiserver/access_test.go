@@ -212,7 +212,7 @@ func (r *rig) twoAccounts() {
 			Headers:    execution.Values{"Stripe-Signature": {"t=1"}},
 		}
 		sequence := r.message(stream.StartMessage(started))
-		r.records(store.Batch{New: []store.Record{record(executionOf(account), func(
+		r.records(store.Batch{NewRecords: []store.Record{record(executionOf(account), func(
 			rec *store.Record,
 		) {
 			rec.AccountID, rec.WorkflowID, rec.DeliveryID, rec.StreamSequence = account,
@@ -265,7 +265,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	strangers := map[string]string{
 		"no token":     "",
 		"garbage":      "garbage",
-		"a forged key": operate.KeyPrefix + strings.Repeat("A", 43),
+		"a forged key": operate.APIKeyPrefix + strings.Repeat("A", 43),
 		"a key's ID":   revoked.ID,
 		"revoked":      revoked.Secret,
 		"expired":      expired.Secret,
@@ -454,11 +454,11 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 			r.twoAccounts()
 			ctx := t.Context()
 			r.check(r.store.AddFilteredRequests(ctx, "filtered", time.Now(),
-				[]store.FilteredRequests{{
+				[]store.FilteredSummary{{
 					WorkflowID: "acme-wf", NodeID: "node", Count: 1,
 					Last: []store.FilteredRequest{{At: time.Now(), DeliveryID: "acme-filtered"}},
 				}}))
-			r.check(r.store.AddSenders(ctx, "senders", time.Now(), []store.SenderActivity{{
+			r.check(r.store.AddSenderActivity(ctx, "senders", time.Now(), []store.SenderActivity{{
 				WorkflowID: "acme-wf", NodeID: "node",
 				RefusedAt: time.Now(), RefusedCode: "signature_invalid", RefusedReason: "acme",
 				Refused: 1,
@@ -474,7 +474,7 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 			if err != nil || seen.Refused > 0 {
 				t.Errorf("sender: %+v, %v", seen, err)
 			}
-			rejected, err := r.store.FilteredRequests(ctx, "acme-wf", "node")
+			rejected, err := r.store.FilteredSummary(ctx, "acme-wf", "node")
 			if err != nil || rejected.Count > 0 {
 				t.Errorf("filtered: %+v, %v", rejected, err)
 			}
@@ -501,18 +501,18 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 	}
 }
 
-// forgetfulStore is a store in which one call of ForgetWorkflow fails.
+// forgetfulStore is a store in which one call of ForgetWorkflowReports fails.
 type forgetfulStore struct {
 	store.Store
 
 	calls, failing int // number of calls so far, and number of the call that fails, from 1
 }
 
-func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
+func (s *forgetfulStore) ForgetWorkflowReports(ctx context.Context, id string) error {
 	if s.calls++; s.calls == s.failing {
 		return errors.New("the database is away")
 	}
-	return s.Store.ForgetWorkflow(ctx, id)
+	return s.Store.ForgetWorkflowReports(ctx, id)
 }
 
 // If moving a workflow to another account fails midway, the call can be repeated. After that,
@@ -618,7 +618,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	// resumes a stream, which then delivers earlier events as well.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
-	r.records(store.Batch{New: []store.Record{
+	r.records(store.Batch{NewRecords: []store.Record{
 		record(id(10), func(rec *store.Record) {
 			rec.AccountID, rec.WorkflowID = "globex", "globex-wf"
 		}),
@@ -754,14 +754,14 @@ func TestScopesOfChosenTexts(t *testing.T) {
 	for what, forged := range map[string]string{
 		"its ID":                  made.ID,
 		"its hash":                hex.EncodeToString(hash[:]),
-		"the prefix and its hash": operate.KeyPrefix + hex.EncodeToString(hash[:]),
+		"the prefix and its hash": operate.APIKeyPrefix + hex.EncodeToString(hash[:]),
 		"upper case":              strings.ToUpper(made.Secret),
 		"one less":                made.Secret[:len(made.Secret)-1],
 		"one more":                made.Secret + "A",
-		"without its prefix":      made.Secret[len(operate.KeyPrefix):],
+		"without its prefix":      made.Secret[len(operate.APIKeyPrefix):],
 		"twice":                   made.Secret + " " + made.Secret,
 		"two":                     made.Secret + "," + adminToken,
-		"the prefix alone":        operate.KeyPrefix,
+		"the prefix alone":        operate.APIKeyPrefix,
 	} {
 		if a := r.call("GET", "/whoami", "", with(forged)); a.status != 401 {
 			t.Errorf("%s: %d %s", what, a.status, a.body)

@@ -67,7 +67,7 @@ func TestOperatorEvents(t *testing.T) {
 	}).refused(412, api.CodeChangedSince)
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r.check(r.store.ChangeEventConditions(t.Context(), []store.OngoingConditionChange{
+	r.check(r.store.ChangeOngoingConditions(t.Context(), []store.OngoingConditionChange{
 		{
 			OngoingCondition: store.OngoingCondition{
 				AccountID: "on-pro",

@@ -36,7 +36,7 @@ func (s *server) routeAccounts(to huma.API) {
 		ctx context.Context, caller operate.Caller, in *AccountIDParam,
 	) (*accountWithETag, error) {
 		a, err := s.Operate.Account(ctx, caller, in.ID)
-		return withETag(http.StatusOK, a), err
+		return newAccountWithETag(http.StatusOK, a), err
 	})
 	s.routeAccountChanges(to)
 	s.routeAccountEvents(to)
@@ -109,7 +109,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 	},
 	) (*accountWithETag, error) {
 		put, err := s.Operate.PutAccount(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
-		return withETag(createdStatus(put.Created), put.Value), err
+		return newAccountWithETag(createdStatus(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
 	registerPatch[api.PutAccount](to, operationSpec{
@@ -121,7 +121,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 	},
 	) (*accountWithETag, error) {
 		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.applyFunc(in.RawBody))
-		return withETag(http.StatusOK, a), err
+		return newAccountWithETag(http.StatusOK, a), err
 	})
 	registerNoContent(to, operationSpec{
 		method:      http.MethodDelete,
@@ -170,7 +170,7 @@ type accountWithETag struct {
 	Body   api.Account
 }
 
-func withETag(status int, a api.Account) *accountWithETag {
+func newAccountWithETag(status int, a api.Account) *accountWithETag {
 	return &accountWithETag{status, `"` + operate.AccountETag(a) + `"`, a}
 }
 

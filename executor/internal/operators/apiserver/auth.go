@@ -30,7 +30,7 @@ func (s *server) requireOperator(next http.Handler) http.Handler {
 		}
 		fields := requestlog.FromContext(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		ctx := signin.WithSessionEnd(signin.WithCaller(r.Context(), caller),
+		ctx := signin.WithSessionExpiry(signin.WithCaller(r.Context(), caller),
 			s.SignIn.SessionExpiresAt(r))
 		next.ServeHTTP(w, r.WithContext(signin.WithSessionCheck(ctx, s.SignIn.SessionCheck(r))))
 	})

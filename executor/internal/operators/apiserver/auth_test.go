@@ -83,7 +83,8 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	metrics := prometheus.NewRegistry()
-	r := start(t, func(c *config, _ *http.Server) { c.Failures = signin.NewFailures(metrics) })
+	r := start(t,
+		func(c *config, _ *http.Server) { c.FailureThrottle = signin.NewFailureThrottle(metrics) })
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	const guesses = 40

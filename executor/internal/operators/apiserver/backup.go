@@ -68,17 +68,17 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
-// auditQuery selects the audit entries to back up.
-type auditQuery struct {
+// auditBackupInput selects the audit entries to back up.
+type auditBackupInput struct {
 	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
 	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
 	Until  time.Time `query:"until" doc:"Selects the entries of this time or earlier."`
 }
 
 func (s *server) backUpAudit(
-	ctx context.Context, caller operate.Caller, in *auditQuery,
+	ctx context.Context, caller operate.Caller, in *auditBackupInput,
 ) (*huma.StreamResponse, error) {
-	return s.linesResponse(ctx, func(write func(part []byte) error) error {
+	return s.ndjsonResponse(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
 	})
 }
@@ -86,16 +86,16 @@ func (s *server) backUpAudit(
 func (s *server) backUpRecords(
 	ctx context.Context, caller operate.Caller, _ *struct{},
 ) (*huma.StreamResponse, error) {
-	return s.linesResponse(ctx, func(write func(part []byte) error) error {
+	return s.ndjsonResponse(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpRecords(ctx, caller, write)
 	})
 }
 
-// linesResponse returns a response that read produces. read passes each part of the response to its
-// argument, the function write, and each part becomes one line. If read succeeds, the last line is
-// {}, which tells the client that the response is complete. If read fails before the first part,
+// ndjsonResponse returns a response that read produces. read passes each part of the response to
+// its argument, the function write, and each part becomes one line. If read succeeds, the last line
+// is {}, which tells the client that the response is complete. If read fails before the first part,
 // the response is a problem.
-func (*server) linesResponse(
+func (*server) ndjsonResponse(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(c huma.Context) {

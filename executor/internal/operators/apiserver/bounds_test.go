@@ -27,7 +27,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		Role: operate.RoleViewer,
 	}
 	var open []operate.Subscription
-	for range operate.MaxEventStreams {
+	for range operate.MaxWatchesPerCaller {
 		watching, err := c.Operate.Watch(t.Context(), caller, time.Time{})
 		r.check(err)
 		open = append(open, watching)

@@ -144,7 +144,7 @@ func TestRequeueManyAfterACrash(t *testing.T) {
 	r.letters(0, 3)
 	// The call crashed at this point: the new execution of the first dead letter is recorded, and
 	// that of the second is only in the stream. Neither dead letter is marked as requeued.
-	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         execution.IDForRequeue(id(1)),
 		WorkflowID: "wf",

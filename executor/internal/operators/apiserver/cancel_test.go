@@ -31,7 +31,7 @@ func (r *rig) accepted(n int, change ...func(*store.Record)) {
 		Payload:    execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
 	}))
 	r.records(store.Batch{
-		New: []store.Record{
+		NewRecords: []store.Record{
 			record(id(n), append(change, func(rec *store.Record) {
 				rec.StreamSequence = sequence
 			})...),
@@ -42,7 +42,7 @@ func (r *rig) accepted(n int, change ...func(*store.Record)) {
 // cancellations creates the cancellations bucket, as an executor does when it starts.
 func (r *rig) cancellations() {
 	r.t.Helper()
-	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
+	r.check(stream.EnsureCancellationsBucket(r.t.Context(), r.JetStream, stream.DefaultSettings))
 }
 
 // If no runner has received an execution, canceling it takes effect immediately, and the execution
@@ -223,7 +223,7 @@ func TestTheLimitOfABulkCancellation(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	var batch store.Batch
 	for n := range most + 2 {
-		batch.New = append(batch.New, record(id(n)))
+		batch.NewRecords = append(batch.NewRecords, record(id(n)))
 	}
 	r.records(batch)
 	_, err := r.store.RequestCancel(t.Context(), []string{id(0)}, time.Now(), nil)
@@ -319,7 +319,7 @@ func TestCancelIsSettled(t *testing.T) {
 	r.check(stream.PutCancellation(t.Context(), bucket, id(2), time.Now()))
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
-	go func() { operate.CompleteCancellations(ctx, r.operate, time.Hour); close(settled) }()
+	go func() { operate.RunCancellationRecovery(ctx, r.operate, time.Hour); close(settled) }()
 	defer func() { cancel(); <-settled }()
 	for n := 1; n <= 2; n++ {
 		eventually(t, func() bool {
@@ -386,7 +386,7 @@ func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
 	var batch store.Batch
 	ids := []string{id(older)}
 	for n := range older {
-		batch.New = append(batch.New, record(id(n), func(rec *store.Record) {
+		batch.NewRecords = append(batch.NewRecords, record(id(n), func(rec *store.Record) {
 			rec.Queue, rec.AcceptedAt = "down", epoch.Add(-time.Hour)
 		}))
 		ids = append(ids, id(n))
@@ -397,7 +397,7 @@ func TestCancelIsSettledBesideAnOfflineStream(t *testing.T) {
 	r.check(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	settled := make(chan struct{})
-	go func() { operate.CompleteCancellations(ctx, r.operate, time.Hour); close(settled) }()
+	go func() { operate.RunCancellationRecovery(ctx, r.operate, time.Hour); close(settled) }()
 	defer func() { cancel(); <-settled }()
 	eventually(t, func() bool {
 		got, err := r.store.Get(t.Context(), id(older))

@@ -18,9 +18,9 @@ type Config struct {
 	// SignIn authenticates operators.
 	SignIn *signin.Authenticator
 
-	// Origins lists the origins, like https://app.example.com, of pages that may call the API with
-	// a key. nil means none.
-	Origins []string
+	// AllowedOrigins lists the origins, like https://app.example.com, of pages that may call the
+	// API with a key. nil means none.
+	AllowedOrigins []string
 
 	// ShutdownStarted is closed when a shutdown begins. Event streams then end, because the
 	// shutdown would otherwise wait for them. nil means that a shutdown does not end event streams.

@@ -40,7 +40,7 @@ func TestDeadLetters(t *testing.T) {
 	var want []string
 	for i := range 6 {
 		at := epoch.Add(time.Duration(i) * time.Second)
-		batch.New = append(batch.New, record(id(i), func(rec *store.Record) {
+		batch.NewRecords = append(batch.NewRecords, record(id(i), func(rec *store.Record) {
 			rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1
 		}))
 		batch.PutAside = append(batch.PutAside, store.AsideMessage{
@@ -149,7 +149,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	}
 	sequence := r.message(stream.StartMessage(s))
 	r.records(store.Batch{
-		New: []store.Record{record(id(n), func(rec *store.Record) {
+		NewRecords: []store.Record{record(id(n), func(rec *store.Record) {
 			rec.StreamSequence, rec.DeliveryID = sequence, s.DeliveryID
 		})},
 		Progress: []execution.Progress{failure(n, "it broke")},
@@ -225,7 +225,7 @@ func TestRequeue(t *testing.T) {
 	failure := failure(0, "again")
 	failure.ID = as
 	r.records(store.Batch{
-		New: []store.Record{record(as, func(rec *store.Record) {
+		NewRecords: []store.Record{record(as, func(rec *store.Record) {
 			rec.StreamSequence, rec.RerunOf = sequence, id(1)
 		})},
 		Progress: []execution.Progress{failure},
@@ -244,10 +244,10 @@ func TestRequeueIsRefused(t *testing.T) {
 	for n, status := range []execution.Status{
 		execution.Queued, execution.Running, execution.Succeeded, execution.Rejected,
 	} {
-		batch := store.Batch{New: []store.Record{record(id(n))}}
+		batch := store.Batch{NewRecords: []store.Record{record(id(n))}}
 		switch status { //nolint:exhaustive // failed is not refused
 		case execution.Rejected:
-			batch.New[0].Status = execution.Rejected
+			batch.NewRecords[0].Status = execution.Rejected
 		case execution.Running, execution.Succeeded:
 			step := failure(n, "")
 			step.Status = status
@@ -311,7 +311,7 @@ func TestRequeueOnce(t *testing.T) {
 	// database already has the new execution's record, so a requeue publishes nothing.
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
-	r.records(store.Batch{New: []store.Record{record(as)}})
+	r.records(store.Batch{NewRecords: []store.Record{record(as)}})
 	if got := decode[api.Started](r.post("/executions/"+id(20)+"/requeue",
 		"").is(200)).ExecutionID; got != as || len(r.starts(id(20))) != 0 {
 		t.Errorf("%s, %d starts", got, len(r.starts(id(20))))
@@ -436,7 +436,8 @@ func TestTheSubjectOfADeadLetter(t *testing.T) {
 	r.put("/queues/own/stream", `{}`).is(200)
 	var batch store.Batch
 	for i, queue := range []string{"default", "ordered", "own"} {
-		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.Queue = queue }))
+		batch.NewRecords = append(batch.NewRecords,
+			record(id(i), func(rec *store.Record) { rec.Queue = queue }))
 		failed := failure(i, "it broke")
 		failed.Queue = queue
 		batch.Progress = append(batch.Progress, failed)

@@ -111,18 +111,18 @@ func (s *server) sendEvents(
 	ctx context.Context, to streamWriter, watching operate.Subscription, in *watchInput,
 ) error {
 	begin := "retry: 1000\n"
-	if in.LastEventID == "" || !watching.EarlierComplete {
+	if in.LastEventID == "" || !watching.CatchUpComplete {
 		// This ID lets a client resume even if it has not received any event.
 		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
 	}
 	begin += "\n"
-	if !watching.EarlierComplete {
+	if !watching.CatchUpComplete {
 		begin += "event: gap\ndata: {}\n\n"
 	}
 	if err := to.write(begin); err != nil {
 		return err
 	}
-	for _, batch := range watching.EarlierBatches {
+	for _, batch := range watching.CatchUpBatches {
 		if err := s.sendBatch(ctx, to, batch, in); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (s *server) sendEvents(
 	keepAlive := time.NewTicker(s.KeepAliveInterval)
 	defer keepAlive.Stop()
 	var over <-chan time.Time
-	if end := signin.SessionEnd(ctx); !end.IsZero() {
+	if end := signin.SessionExpiry(ctx); !end.IsZero() {
 		timer := time.NewTimer(time.Until(end))
 		defer timer.Stop()
 		over = timer.C

@@ -92,7 +92,7 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	all, ofWF := r.open(""), r.open("?workflowId=wf")
-	r.records(store.Batch{New: []store.Record{
+	r.records(store.Batch{NewRecords: []store.Record{
 		record(id(2), func(rec *store.Record) { rec.WorkflowID = "other" }),
 		record(id(1), func(rec *store.Record) {
 			rec.AcceptedAt = epoch.Add(time.Hour)
@@ -135,7 +135,7 @@ func TestManyEvents(t *testing.T) {
 	for i := range records {
 		records[i] = record(id(i))
 	}
-	r.records(store.Batch{New: records})
+	r.records(store.Batch{NewRecords: records})
 	var got []string
 	for range n {
 		got = append(got, s.next().ExecutionID)
@@ -159,7 +159,7 @@ func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 			t.Fatalf("%d: %q", i, got)
 		}
 	}
-	r.records(store.Batch{New: []store.Record{record(id(1))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(1))}})
 	for {
 		block := s.block()
 		if strings.Contains(block, "event: execution") {

@@ -41,7 +41,7 @@ func TestExecutionsAreListed(t *testing.T) {
 			}
 		})
 	}
-	r.records(store.Batch{New: records})
+	r.records(store.Batch{NewRecords: records})
 	idsWhere := func(pick func(int) bool) (ids []string) {
 		for i := n - 1; i >= 0; i-- {
 			if pick(i) {
@@ -125,7 +125,7 @@ func TestExecutionRecord(t *testing.T) {
 	}
 	sequence := r.message(stream.StartMessage(webhook))
 	r.records(store.Batch{
-		New: []store.Record{record(id(1), func(rec *store.Record) {
+		NewRecords: []store.Record{record(id(1), func(rec *store.Record) {
 			rec.DeliveryID, rec.StreamSequence, rec.BodyBytes = "d-1", sequence, 15
 		})},
 		Progress: []execution.Progress{
@@ -176,7 +176,7 @@ func TestExecutionRecord(t *testing.T) {
 		execution.SourceRerun, "", id(1), nil, nil
 	rerun.OrderKey = ""
 	sequence = r.message(stream.StartMessage(rerun))
-	r.records(store.Batch{New: []store.Record{record(id(2), func(rec *store.Record) {
+	r.records(store.Batch{NewRecords: []store.Record{record(id(2), func(rec *store.Record) {
 		rec.Source, rec.RerunOf, rec.StreamSequence = execution.SourceRerun, id(1), sequence
 	})}})
 	got := string(r.get("/executions/" + id(2)).is(200).body)
@@ -229,7 +229,7 @@ func TestExecutionErrors(t *testing.T) {
 		Payload:    execution.Payload{Kind: execution.BodyBinary, Body: []byte{0xff}},
 	}))
 	r.records(store.Batch{
-		New: []store.Record{
+		NewRecords: []store.Record{
 			record(id(1), func(rec *store.Record) {
 				rec.Status, rec.Error, rec.StreamSequence = execution.Rejected, "workflow_inactive",
 					sequence
@@ -285,7 +285,7 @@ func TestInputsAreUnchanged(t *testing.T) {
 			},
 		}))
 		r.records(store.Batch{
-			New: []store.Record{record(id(i), func(rec *store.Record) {
+			NewRecords: []store.Record{record(id(i), func(rec *store.Record) {
 				rec.StreamSequence = sequence
 			})},
 			Progress: []execution.Progress{
@@ -332,7 +332,7 @@ func TestExpiredInput(t *testing.T) {
 	}
 	gone, others := of(1), of(2)
 	r.check(r.streamHandle().DeleteMsg(t.Context(), gone))
-	r.records(store.Batch{New: []store.Record{
+	r.records(store.Batch{NewRecords: []store.Record{
 		record(id(1), func(rec *store.Record) { rec.StreamSequence = gone }),
 		// The message at this sequence belongs to execution 2, not to execution 3.
 		record(id(3), func(rec *store.Record) { rec.StreamSequence = others }),
@@ -388,7 +388,7 @@ func TestReruns(t *testing.T) {
 	r.post("/workflows/wf/triggers/bare/rerun", "").refused(409, api.CodeSamplePayloadMissing)
 	r.post("/workflows/wf/triggers/none/rerun", "").refused(404, api.CodeNotFound)
 
-	r.records(store.Batch{New: []store.Record{
+	r.records(store.Batch{NewRecords: []store.Record{
 		record(id(1)),
 		record(id(2), func(rec *store.Record) { rec.NodeID = "bare" }),
 		record(id(3), func(rec *store.Record) { rec.NodeID = "was" }),

@@ -109,7 +109,7 @@ func TestNATSIsAway(t *testing.T) {
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
 	r.records(store.Batch{
-		New: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })},
+		NewRecords: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })},
 	})
 	r.get("/executions/" + id(1)).is(200) // the handle of the stream is now cached
 	r.nats.Stop()
@@ -148,7 +148,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.account("acme", "free")
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
-	r.records(store.Batch{New: []store.Record{record(id(1))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(1))}})
 	r.check(r.JetStream.DeleteStream(t.Context(), stream.ExecutionsName))
 	r.get("/executions/"+id(1)).refused(503, api.CodeUnavailable)
 	r.post("/workflows/wf/triggers/n/rerun", "").refused(503, api.CodeUnavailable)

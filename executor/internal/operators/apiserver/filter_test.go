@@ -40,7 +40,7 @@ func TestFilter(t *testing.T) {
 	}
 
 	when := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.check(r.store.AddFilteredRequests(t.Context(), "report", when, []store.FilteredRequests{{
+	r.check(r.store.AddFilteredRequests(t.Context(), "report", when, []store.FilteredSummary{{
 		WorkflowID: "wf",
 		NodeID:     "node",
 		Count:      3,

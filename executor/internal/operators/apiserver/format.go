@@ -81,7 +81,7 @@ type jsonMember struct {
 }
 
 func writeJSON(w io.Writer, v any) error {
-	text, err := encode(v)
+	text, err := encodeJSON(v)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v as JSON. Some members of v are JSON texts already, such as sample payloads.
+// encodeJSON encodes v as JSON. Some members of v are JSON texts already, such as sample payloads.
 // These must stay unchanged, but encoding/json would compact them. encode therefore embeds v in a
 // struct that has empty fields with the same names, so that encoding/json omits these members.
 // encode then appends them to the result unchanged.
-func encode(v any) ([]byte, error) {
+func encodeJSON(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:
 		return appendMembers(struct {

@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 	made := decode[api.NewKey](r.post("/keys",
 		fmt.Sprintf(`{"name":"CI","role":"editor","accountId":"acme","expiresAt":%q}`,
 			ends.Format(time.RFC3339Nano))).is(201))
-	if !strings.HasPrefix(made.Secret, operate.KeyPrefix) || len(made.Secret) != 47 ||
+	if !strings.HasPrefix(made.Secret, operate.APIKeyPrefix) || len(made.Secret) != 47 ||
 		made.Name != "CI" || made.Role != "editor" || made.AccountID != "acme" ||
 		!made.ExpiresAt.Equal(ends) || time.Since(made.CreatedAt) > time.Minute ||
 		!made.LastUsedAt.IsZero() {
@@ -66,7 +66,7 @@ func TestKeys(t *testing.T) {
 		"the list":   listed.body,
 	} {
 		if bytes.Contains(text, []byte(made.Secret)) ||
-			bytes.Contains(text, []byte(made.Secret[len(operate.KeyPrefix):])) {
+			bytes.Contains(text, []byte(made.Secret[len(operate.APIKeyPrefix):])) {
 			t.Errorf("%s has the key", what)
 		}
 	}
@@ -145,7 +145,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	revoked, other := r.key("viewer", ""), r.key("viewer", "")
 	ends, stays := r.open("", with(revoked.Secret)), r.open("", with(other.Secret))
 	r.delete("/keys/" + revoked.ID).is(204)
-	r.records(store.Batch{New: []store.Record{record(id(1))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(1))}})
 	if got := ends.block(); got != "" {
 		t.Errorf("after the revocation: %q", got)
 	}
@@ -181,7 +181,7 @@ func TestEventsResume(t *testing.T) {
 	r := start(t)
 	early := r.open("") // the connection breaks before the first event
 	early.close()
-	r.records(store.Batch{New: []store.Record{record(id(1))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(1))}})
 	s := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", early.last) })
 	if s.last != "" {
 		t.Errorf("resumed, it begins with the id %s: broken now, what comes first would be missed",
@@ -189,16 +189,18 @@ func TestEventsResume(t *testing.T) {
 	}
 	s.next()
 	s.close()
-	r.records(store.Batch{New: []store.Record{record(id(2))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(2))}})
 	r.records(store.Batch{
-		New: []store.Record{record(id(3), func(rec *store.Record) { rec.WorkflowID = "other" })},
+		NewRecords: []store.Record{
+			record(id(3), func(rec *store.Record) { rec.WorkflowID = "other" }),
+		},
 	})
 	again := r.open("?workflowId=wf", func(q *http.Request) {
 		q.Header.Set("Last-Event-ID", s.last)
 	})
 	for again.next().ExecutionID != id(2) { // events of the last few seconds may be repeated
 	}
-	r.records(store.Batch{New: []store.Record{record(id(4))}})
+	r.records(store.Batch{NewRecords: []store.Record{record(id(4))}})
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
@@ -222,7 +224,7 @@ func TestEventsResume(t *testing.T) {
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) {
-		c.Origins = []string{"https://app.example.com"}
+		c.AllowedOrigins = []string{"https://app.example.com"}
 	})
 	from := func(origin string, change ...func(*http.Request)) func(*http.Request) {
 		return func(q *http.Request) {
@@ -270,7 +272,7 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
 	there := registrytest.Start(t, here.nats.Connect(t))
-	keyring := operate.NewKeyring(there.Editor, there.RegistryIndex, here.store, logtest.Quiet())
+	keyring := operate.NewKeyring(there.Editor, there.RegistryIndex, here.store, logtest.Discard())
 	for i := range 30 {
 		made := here.key("viewer", "")
 		if by, known, err := keyring.CallerByKey(t.Context(), made.Secret); !known || err != nil ||

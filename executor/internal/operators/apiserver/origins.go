@@ -9,13 +9,13 @@ import (
 // token, because their response reveals only whether the origin is allowed. Browsers send no cookie
 // with cross-origin calls, so a page of another origin needs a token or key.
 func (s *server) withCORS(next http.Handler) http.Handler {
-	if len(s.Origins) == 0 {
+	if len(s.AllowedOrigins) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
 		origin := r.Header.Get("Origin")
-		if !slices.Contains(s.Origins, origin) {
+		if !slices.Contains(s.AllowedOrigins, origin) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -60,7 +60,7 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 			Body:        []byte(body),
 		},
 	}))
-	r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
+	r.records(store.Batch{NewRecords: []store.Record{record(id(n), func(rec *store.Record) {
 		rec.StreamSequence, rec.Status = sequence, execution.Failed
 	})}})
 }
@@ -131,7 +131,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	infoIn := func(at stream.Layout) *jetstream.ConsumerInfo {
 		t.Helper()
 		consumer, err := r.JetStream.Consumer(t.Context(), at.StreamName(execution.DefaultQueue),
-			group.Consumer())
+			group.ConsumerName())
 		r.check(err)
 		return consumer.CachedInfo()
 	}
@@ -203,7 +203,7 @@ func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
 			Queue: execution.DefaultQueue, Trace: trace,
 			Payload: execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
 		}))
-		r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
+		r.records(store.Batch{NewRecords: []store.Record{record(id(n), func(rec *store.Record) {
 			rec.StreamSequence = sequence
 		})}})
 		reports, err := r.nc.SubscribeSync(at.ProgressSubject(execution.DefaultQueue, "wf", id(n)))
@@ -229,7 +229,7 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	r := start(t, func(c *config, _ *http.Server) {
 		c.StreamMover = queuestreams.New(queuestreams.Config{
 			JetStream: c.JetStream, Editor: c.Editor, RegistryIndex: c.RegistryIndex,
-			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
+			Settings: stream.DefaultSettings, Log: logtest.Discard(), OnStep: func(step string) {
 				if step == "workflow closed" && !interrupted {
 					interrupted = true
 					if err := c.JetStream.DeleteConsumer(t.Context(), stream.ExecutionsName,
@@ -273,7 +273,7 @@ func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
 	r := start(t, func(c *config, _ *http.Server) {
 		c.StreamMover = queuestreams.New(queuestreams.Config{
 			JetStream: c.JetStream, Editor: c.Editor, RegistryIndex: c.RegistryIndex,
-			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
+			Settings: stream.DefaultSettings, Log: logtest.Discard(), OnStep: func(step string) {
 				if step != "workflow closed" || changed {
 					return
 				}

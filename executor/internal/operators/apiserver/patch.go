@@ -62,11 +62,11 @@ func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
-		return p.decodeValidated(after, document)
+		return p.validateAndDecode(after, document)
 	}
 }
 
-func (p patcher[T]) decodeValidated(text []byte, into *T) error {
+func (p patcher[T]) validateAndDecode(text []byte, into *T) error {
 	var form any
 	if err := readJSON(text, &form); err != nil {
 		return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})

@@ -205,9 +205,9 @@ func invalidFieldsProblem(fields ...api.FieldError) *problem {
 var setUpHuma = sync.OnceFunc(func() {
 	huma.ErrorFormatter = sprintfNoExponent
 	huma.ValidateStrictCasing = true // a member AccountID is unknown: only accountId is valid
-	huma.NewErrorWithContext = problemOfHuma
+	huma.NewErrorWithContext = problemOfHumaError
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		return problemOfHuma(nil, status, message, errs...)
+		return problemOfHumaError(nil, status, message, errs...)
 	}
 })
 
@@ -222,9 +222,11 @@ func sprintfNoExponent(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma converts huma's error about an invalid request to a problem. For errors of
+// problemOfHumaError converts huma's error about an invalid request to a problem. For errors of
 // handlers, see problemOf.
-func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+func problemOfHumaError(
+	ctx huma.Context, status int, message string, errs ...error,
+) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {
 		p = newProblem(api.CodeBodyTooLarge, "")

@@ -82,7 +82,7 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 			stream.RunnerGroup{
 				Queue: "default",
 				Group: group,
-			}.Consumer(),
+			}.ConsumerName(),
 		)
 		if err != nil {
 			return false
@@ -185,7 +185,7 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.ExecutionsName, stream.RunnerGroup{
 		Queue: "default",
 		Group: "g",
-	}.Consumer()))
+	}.ConsumerName()))
 	r.group("g", begun, hold)
 	maxPending := func() int {
 		consumer, err := r.JetStream.Consumer(
@@ -194,7 +194,7 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 			stream.RunnerGroup{
 				Queue: "default",
 				Group: "g",
-			}.Consumer(),
+			}.ConsumerName(),
 		)
 		r.check(err)
 		return consumer.CachedInfo().Config.MaxAckPending
@@ -227,7 +227,7 @@ func TestHeldUpKeysAreListed(t *testing.T) {
 		group.ConsumerConfig(time.Minute))
 	r.check(err)
 	lane, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
-		group.LaneConfig(execution.LaneOf("wf", "k"), main.CachedInfo()))
+		group.LaneConsumerConfig(execution.LaneOf("wf", "k"), main.CachedInfo()))
 	r.check(err)
 	accepted := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 	for n := range 3 {
@@ -269,7 +269,7 @@ func TestHeldUpKeysAreListed(t *testing.T) {
 	}
 	until(accepted)
 	began := accepted.Add(time.Hour)
-	r.records(store.Batch{New: []store.Record{record(id(0), func(rec *store.Record) {
+	r.records(store.Batch{NewRecords: []store.Record{record(id(0), func(rec *store.Record) {
 		rec.Status, rec.StartedAt = execution.Running, began
 	})}})
 	until(began)
@@ -316,7 +316,7 @@ func TestQueueSettingsAreAudited(t *testing.T) {
 
 func entryIn(t *testing.T, msg jetstream.Msg) string {
 	t.Helper()
-	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	entry, exists, err := edit.DecodeAuditEntry(msg.Headers())
 	if err != nil || !exists || len(entry.Changes) != 1 ||
 		edit.AuditBucket(entry.Action) != registry.Bucket {
 		t.Fatalf("%+v, %v, %v", entry, exists, err)
@@ -458,7 +458,7 @@ func (r *rig) recordAudit(bucket, key string) (actions []string) {
 			continue
 		}
 		r.check(err)
-		entry, ok, err := edit.DecodeEntry(msg.Header)
+		entry, ok, err := edit.DecodeAuditEntry(msg.Header)
 		r.check(err)
 		if ok {
 			actions = append(actions, entry.Action)

@@ -83,7 +83,7 @@ func TestReplay(t *testing.T) {
 	}
 	// The record of the replay refers to the original. The original stays unchanged.
 	r.records(store.Batch{
-		New: []store.Record{record(id(50), func(rec *store.Record) {
+		NewRecords: []store.Record{record(id(50), func(rec *store.Record) {
 			rec.ReplayOf, rec.Source = id(0), execution.SourceRerun
 		})},
 	})
@@ -213,7 +213,7 @@ func TestReplayOnce(t *testing.T) {
 	// replay still shows that the idempotency key was used.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
-	r.records(store.Batch{New: []store.Record{record(as)}})
+	r.records(store.Batch{NewRecords: []store.Record{record(as)}})
 	if got := sixteen(3, withKey("k")); got[as] != 16 || len(r.replays(id(3))) != 0 {
 		t.Errorf("recorded before: %v", got)
 	}
@@ -227,7 +227,7 @@ func TestReplayIsRefused(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	for n, status := range []execution.Status{execution.Queued, execution.Running} {
-		batch := store.Batch{New: []store.Record{record(id(n))}}
+		batch := store.Batch{NewRecords: []store.Record{record(id(n))}}
 		if status == execution.Running {
 			step := failure(n, "")
 			step.Status = status
@@ -267,7 +267,7 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 		change(&rejection)
 	}
 	sequence := r.message(stream.RejectedMessage(rejection))
-	r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
+	r.records(store.Batch{NewRecords: []store.Record{record(id(n), func(rec *store.Record) {
 		rec.StreamSequence, rec.Status, rec.Error = sequence, execution.Rejected,
 			"workflow_inactive"
 	})}})
@@ -363,7 +363,7 @@ func TestAnOrderKeyIsTried(t *testing.T) {
 			s.Payload = execution.Payload{Kind: execution.BodyJSON, Body: []byte(body)}
 		})
 	}
-	r.records(store.Batch{New: []store.Record{
+	r.records(store.Batch{NewRecords: []store.Record{
 		record(id(10), func(rec *store.Record) { rec.StreamSequence = 1000 }),
 		record(id(11), func(rec *store.Record) { rec.Source = execution.SourceRerun }),
 	}})

@@ -91,7 +91,7 @@ func startWithKeys(
 	waits, err := queues.New(queues.Config{
 		Conn:             r.nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.RegistryIndex.Queues,
+		QueueNames:       r.RegistryIndex.QueueNames,
 		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
@@ -118,7 +118,7 @@ func startWithKeys(
 			Keyring:      r.keyring,
 			PublicURL:    "https://hooks.example.com/",
 			Reachability: reachability.New("https://hooks.example.com/", r.Membership),
-			TestSend:     testsend.New(),
+			TestSender:   testsend.New(),
 		},
 		access: access{
 			AdminToken:      adminToken,
@@ -142,7 +142,7 @@ func startWithKeys(
 			t.Logf("the API's log:\n%s", r.log)
 		}
 		if text := r.log.String(); strings.Contains(text, adminToken) ||
-			strings.Contains(text, operate.KeyPrefix) ||
+			strings.Contains(text, operate.APIKeyPrefix) ||
 			strings.Contains(text, webhook.TokenPrefix) {
 			t.Errorf("a token is in the log:\n%s", text)
 		}

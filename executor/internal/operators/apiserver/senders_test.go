@@ -68,7 +68,7 @@ func TestSender(t *testing.T) {
 	}
 
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderActivity{{
+	r.check(r.store.AddSenderActivity(t.Context(), "report", at, []store.SenderActivity{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -125,7 +125,7 @@ func TestSender(t *testing.T) {
 		again.Deliveries != 0 {
 		t.Errorf("of a sender that is new: %+v", again)
 	}
-	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderActivity{{
+	r.check(r.store.AddSenderActivity(t.Context(), "another report", at, []store.SenderActivity{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -245,7 +245,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	last, err := bucket.GetLastMsgForSubject(t.Context(),
 		"$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")
 	r.check(err)
-	entry, audited, err := edit.DecodeEntry(last.Header)
+	entry, audited, err := edit.DecodeAuditEntry(last.Header)
 	if want := (edit.Actor{Kind: "admin-token", Name: "admin token"}); err != nil || !audited ||
 		entry.Actor != want {
 		t.Errorf("the audit has %+v, %v, %v", entry, audited, err)

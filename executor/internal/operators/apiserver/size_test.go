@@ -41,7 +41,7 @@ func TestSize(t *testing.T) {
 	for _, at := range []time.Time{
 		old, yesterday, yesterday.Add(59 * time.Minute), yesterday.Add(time.Hour),
 	} {
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID: uuid.NewString(), AccountID: "acme", WorkflowID: "wf", NodeID: "node",
 			Queue: "default", Source: execution.SourceWebhook, Status: execution.Queued,
 			AcceptedAt: at, RecordedAt: at,
@@ -50,7 +50,7 @@ func TestSize(t *testing.T) {
 	_, err := r.store.Apply(t.Context(), batch)
 	r.check(err)
 	r.check(r.store.AddDuplicates(t.Context(), "repeats", yesterday,
-		map[string]int64{batch.New[1].ID: 5}))
+		map[string]int64{batch.NewRecords[1].ID: 5}))
 	r.check(r.store.AddRefusals(t.Context(), "refusals", yesterday, []store.RefusalCount{
 		{WorkflowID: "wf", Code: "rate_limited", Minute: yesterday, Count: 7},
 		{WorkflowID: "wf", Code: "json_invalid", Minute: yesterday, Count: 2},

@@ -161,5 +161,5 @@ type TriggerIDParams struct {
 // parameters and a precondition.
 type TriggerUpdateParams struct {
 	TriggerIDParams
-	IfMatchHeader
+	WorkflowIfMatchHeader
 }

@@ -65,7 +65,7 @@ func TestTrigger(t *testing.T) {
 	used := record(id(1), func(rec *store.Record) {
 		rec.TokenID = registry.HashToken(trigger.Token).ID()
 	})
-	r.records(store.Batch{New: []store.Record{used}})
+	r.records(store.Batch{NewRecords: []store.Record{used}})
 	after := r.trigger("wf", "a")
 	if after.RateLimit != (api.RateLimit{Requests: 3, WindowSeconds: 7}) {
 		t.Errorf("rate limit %+v", after.RateLimit)
@@ -88,7 +88,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 		t.Helper()
 		before := len(r.Membership.IngressSettings())
 		a, err := consistency.StartHeartbeat(t.Context(), r.nc, r.Follower, consistency.RoleIngress,
-			settings, consistency.ProcessInfo{}, logtest.Quiet())
+			settings, consistency.ProcessInfo{}, logtest.Discard())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Membership.IngressSettings()) > before })
@@ -186,7 +186,7 @@ func TestRotation(t *testing.T) {
 	}
 	first := r.trigger("wf", "a").Token
 	r.records(store.Batch{
-		New: []store.Record{record(id(1), func(rec *store.Record) {
+		NewRecords: []store.Record{record(id(1), func(rec *store.Record) {
 			rec.TokenID = registry.HashToken(first).ID()
 		})},
 	})

@@ -146,11 +146,11 @@ type WorkflowIDParam struct {
 // precondition.
 type WorkflowUpdateParams struct {
 	WorkflowIDParam
-	IfMatchHeader
+	WorkflowIfMatchHeader
 }
 
-// IfMatchHeader is the precondition of a call that changes an existing workflow.
-type IfMatchHeader struct {
+// WorkflowIfMatchHeader is the precondition of a call that changes an existing workflow.
+type WorkflowIfMatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version. With the value *, any version is changed, but no workflow is created."`
 }
 
@@ -170,7 +170,7 @@ type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
 
-func (c *IfMatchHeader) withCondition(ctx context.Context) (context.Context, error) {
+func (c *WorkflowIfMatchHeader) withCondition(ctx context.Context) (context.Context, error) {
 	if c.IfMatch == anyVersion {
 		return operate.WithWorkflowIfExists(ctx), nil
 	}

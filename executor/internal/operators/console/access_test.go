@@ -96,7 +96,7 @@ func TestSignInAndOut(t *testing.T) {
 	// Signing out invalidates every copy of the session cookie: at this executor, at another
 	// executor, and for the API.
 	another := httptest.NewServer(console.New(console.Config{
-		Log: logtest.Quiet(),
+		Log: logtest.Discard(),
 		SignIn: signin.New(signin.Config{
 			AdminToken:      adminToken,
 			RevokedSessions: operate.NewRevokedSessions(r.store),

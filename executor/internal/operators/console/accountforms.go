@@ -14,19 +14,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-func (c *Console) showAccounts() http.HandlerFunc {
+func (c *Console) accountsHandler() http.HandlerFunc {
 	return pageHandler(c, "accounts", page{Title: "Accounts", Section: "accounts"}, c.accountList)
 }
 
-// planForm returns the form that changes an account's plan.
-func (c *Console) planForm() *form {
+// changePlanForm returns the form that changes an account's plan.
+func (c *Console) changePlanForm() *form {
 	return &form{
 		name:         "plan",
 		idPathParams: []string{"id"},
 		operation:    "PatchAccount",
 		settings:     []setting{{"plan", []string{"plan"}, quoteValues}},
 		pageURL:      listPageURL("/accounts"),
-		showPage:     c.showAccounts(),
+		showPage:     c.accountsHandler(),
 		save:         c.savePlan,
 	}
 }
@@ -46,7 +46,7 @@ func (c *Console) savePlan(r *http.Request, p *postedForm) (string, error) {
 		}
 		if err == nil && (change.Stop.Total > 0 || change.Slower > 0) {
 			err = p.requireConfirmation(&planChange{
-				change, quotaOf(change.From), rateText(change.To.Plan.RateLimit),
+				change, accountViewOf(change.From), rateLimitText(change.To.Plan.RateLimit),
 			})
 		}
 		if err != nil {
@@ -75,7 +75,7 @@ func (c *Console) deleteAccountForm() *form {
 		idPathParams: []string{"id"},
 		operation:    "DeleteAccount",
 		pageURL:      listPageURL("/accounts"),
-		showPage:     c.showAccounts(),
+		showPage:     c.accountsHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			a, err := c.Operate.Account(ctx, caller, r.PathValue("id"))
@@ -97,7 +97,7 @@ func (c *Console) newAccountForm() *form {
 		name:      "new-account",
 		operation: "PutAccount",
 		pageURL:   listPageURL("/accounts"),
-		showPage:  c.showAccounts(),
+		showPage:  c.accountsHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			id, name := p.values["id"], strings.TrimSpace(p.values["name"])
 			if name == "" {
@@ -126,7 +126,7 @@ func (c *Console) accountEventsForm() *form {
 		},
 		fieldByAPIName: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
 		pageURL:        listPageURL("/accounts"),
-		showPage:       c.showAccounts(),
+		showPage:       c.accountsHandler(),
 		save:           c.saveAccountEvents,
 	}
 }
@@ -194,17 +194,17 @@ func (c *Console) accountExists(r *http.Request) bool {
 
 // accountRow is the template data of one row of the accounts page: an account with its forms.
 type accountRow struct {
-	quota
+	accountView
 	PlanForm, DeleteForm, EventsForm formView
 }
 
 // accountRow looks up an account's quota and returns the account's row.
 func (c *Console) accountRow(ctx context.Context, account api.Account) (accountRow, error) {
-	q, err := c.quota(ctx, account.ID)
+	q, err := c.accountView(ctx, account.ID)
 	return accountRow{
-		quota:      q,
-		PlanForm:   newFormView(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
-		DeleteForm: newFormView(ctx, formName("delete", q.ID), nil),
-		EventsForm: newFormView(ctx, formName("events", q.ID), accountEventsFields(q.Events)),
+		accountView: q,
+		PlanForm:    newFormView(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
+		DeleteForm:  newFormView(ctx, formName("delete", q.ID), nil),
+		EventsForm:  newFormView(ctx, formName("events", q.ID), accountEventsFields(q.Events)),
 	}, err
 }

@@ -71,17 +71,17 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), "", operate.PageOptions{Limit: maxPlans})
 	choices := make([]planChoice, 0, len(plans.Items))
 	for _, plan := range plans.Items {
-		limit := rateText(plan.RateLimit)
+		limit := rateLimitText(plan.RateLimit)
 		text := plan.ID + ": "
 		switch most := plan.MaxActiveWebhookWorkflows; {
 		case !plan.WebhookTriggers:
 			text += "no webhook triggers"
 		case most == nil:
-			text += "any number active, " + limit + " per workflow" + bytesText(plan)
+			text += "any number active, " + limit + " per workflow" + byteLimitText(plan)
 		case *most == 1:
-			text += "1 active, " + limit + bytesText(plan)
+			text += "1 active, " + limit + byteLimitText(plan)
 		default:
-			text += formatCount(*most) + " active, " + limit + " per workflow" + bytesText(plan)
+			text += formatCount(*most) + " active, " + limit + " per workflow" + byteLimitText(plan)
 		}
 		choices = append(choices, planChoice{ID: plan.ID, Text: text, Selected: plan.Default})
 	}
@@ -93,17 +93,17 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns the text about the daily byte limit that ends the description of a plan, such
-// as ", 5 GB a day". It returns "" if the plan has no such limit.
-func bytesText(plan api.Plan) string {
+// byteLimitText returns the text about the daily byte limit that ends the description of a plan,
+// such as ", 5 GB a day". It returns "" if the plan has no such limit.
+func byteLimitText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
 	}
 	return ", " + formatDecimalBytes(*plan.BytesPerDay) + " a day"
 }
 
-// rateText describes a rate limit in words, such as "5 requests per 10 s".
-func rateText(limit api.RateLimit) string {
+// rateLimitText describes a rate limit in words, such as "5 requests per 10 s".
+func rateLimitText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
 	if per, ok := humantext.RateSuffix(limit.WindowSeconds); ok {
 		return text + per

@@ -50,7 +50,9 @@ func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {
 			return p, err
 		}
 		p.Rows = append(p.Rows, refusalRow{
-			refusal{counted.Refusal, advice[webhook.Code(counted.Code)]}, from, counted.WorkflowID,
+			refusal{counted.Refusal, refusalAdvice[webhook.Code(counted.Code)]},
+			from,
+			counted.WorkflowID,
 		})
 	}
 	return p, nil

@@ -43,15 +43,15 @@ func newBulkFormView(ctx context.Context) formView {
 	})
 }
 
-// bulkQuestion is the template data of the dialog in which the operator confirms a bulk change.
-type bulkQuestion struct {
+// bulkDialog is the template data of the dialog in which the operator confirms a bulk change.
+type bulkDialog struct {
 	Action   string // last part of the path to which the form is posted
 	Selected int    // number of selected items; 0 means all that match the filters
 }
 
 // ItemsPhrase returns a phrase for the items to change, such as "all that match" or "the 3
 // selected".
-func (q bulkQuestion) ItemsPhrase() string {
+func (q bulkDialog) ItemsPhrase() string {
 	switch q.Selected {
 	case 0:
 		return "all that match"
@@ -67,7 +67,7 @@ func (q bulkQuestion) ItemsPhrase() string {
 // confirming would change all items that match the filters, because an empty selection stands for
 // all of them.
 func (p *postedForm) requireBulkConfirmation(action string) error {
-	question := bulkQuestion{action, len(p.allValues[selectedField])}
+	question := bulkDialog{action, len(p.allValues[selectedField])}
 	if p.values[askedCountField] != strconv.Itoa(question.Selected) {
 		delete(p.values, "confirmed")
 	}
@@ -78,7 +78,7 @@ func (p *postedForm) requireBulkConfirmation(action string) error {
 func (p *postedForm) listedAt() (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, p.values[listedAtField])
 	if err != nil {
-		return time.Time{}, errIncomplete()
+		return time.Time{}, incompleteFormError()
 	}
 	return at, nil
 }
@@ -138,7 +138,7 @@ func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 
 // requeueDeadLettersForm returns the form that requeues many dead letters.
 func (c *Console) requeueDeadLettersForm() *form {
-	return c.deadLettersForm("RequeueDeadLetters", "requeue", func(
+	return c.bulkDeadLettersForm("RequeueDeadLetters", "requeue", func(
 		ctx context.Context, selected operate.DeadLetterSelection,
 	) (bulkResult, error) {
 		done, err := c.Operate.RequeueDeadLetters(ctx, signin.Caller(ctx), selected)
@@ -148,7 +148,7 @@ func (c *Console) requeueDeadLettersForm() *form {
 
 // dismissDeadLettersForm returns the form that dismisses many dead letters.
 func (c *Console) dismissDeadLettersForm() *form {
-	return c.deadLettersForm("DismissDeadLetters", "dismiss", func(
+	return c.bulkDeadLettersForm("DismissDeadLetters", "dismiss", func(
 		ctx context.Context, selected operate.DeadLetterSelection,
 	) (bulkResult, error) {
 		done, err := c.Operate.DismissDeadLetters(ctx, signin.Caller(ctx), selected)
@@ -156,10 +156,10 @@ func (c *Console) dismissDeadLettersForm() *form {
 	})
 }
 
-// deadLettersForm returns a bulk form of the dead letters page. operation is the name of the form's
-// operation, and action is the last part of the path to which the form is posted. call carries out
-// the operation on the selected dead letters.
-func (c *Console) deadLettersForm(
+// bulkDeadLettersForm returns a bulk form of the dead letters page. operation is the name of the
+// form's operation, and action is the last part of the path to which the form is posted. call
+// carries out the operation on the selected dead letters.
+func (c *Console) bulkDeadLettersForm(
 	operation, action string,
 	call func(context.Context, operate.DeadLetterSelection) (bulkResult, error),
 ) *form {
@@ -167,7 +167,7 @@ func (c *Console) deadLettersForm(
 		name:      bulkFormName,
 		operation: operation,
 		pageURL:   listPageURL("/dead-letters"),
-		showPage:  c.showDeadLetters(),
+		showPage:  c.deadLettersHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			at, err := p.listedAt()
 			if err == nil {
@@ -241,7 +241,7 @@ func (c *Console) matchingExecutionsForm(
 				c.showWorkflow(w, r)
 				return
 			}
-			c.listExecutions(w, r)
+			c.showExecutions(w, r)
 		},
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			list := executionList{WorkflowID: r.PathValue("id")}

@@ -36,7 +36,7 @@ func (r *rig) rejected(workflowID, body string) string {
 	r.check(err)
 	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
 	r.check(err)
-	_, err = r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{{
+	_, err = r.store.Apply(r.t.Context(), store.Batch{NewRecords: []store.Record{{
 		ID: rejection.ID, AccountID: "on-free", WorkflowID: workflowID, NodeID: "node",
 		Queue: "default", Source: execution.SourceWebhook, Status: execution.Rejected,
 		Error: rejection.Code, AcceptedAt: now, RecordedAt: now, StreamSequence: ack.Sequence,
@@ -182,7 +182,7 @@ func TestMoreDeadLettersThanOneCallDismisses(t *testing.T) {
 	var batch store.Batch
 	for i := range number {
 		id, at := fmt.Sprintf("id-%05d", i), began.Add(time.Duration(i)*time.Millisecond)
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID: id, AccountID: "on-free", WorkflowID: "orders", NodeID: "node", Queue: "default",
 			Source: execution.SourceWebhook, Status: execution.Queued, AcceptedAt: at,
 			RecordedAt: at, StreamSequence: uint64(i) + 1,
@@ -295,7 +295,7 @@ func TestCancelManyWithoutJavaScript(t *testing.T) {
 	r.CreateWorkflow(t, "orders", "free", true)
 	r.CreateWorkflow(t, "invoices", "free", false)
 	session, viewer, others := r.signIn(), r.signInAs(api.RoleViewer), r.others()
-	r.check(stream.EnsureCancellations(t.Context(), r.JetStream, stream.DefaultSettings))
+	r.check(stream.EnsureCancellationsBucket(t.Context(), r.JetStream, stream.DefaultSettings))
 	status := func(id string) execution.Status {
 		t.Helper()
 		e, err := r.store.Get(t.Context(), id)

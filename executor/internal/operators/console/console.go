@@ -50,14 +50,14 @@ func (c *Console) routes() http.Handler {
 			page{Title: "Workflows", Section: "workflows"}, c.workflowList),
 		"GET /new-workflow":    c.showNewWorkflow(),
 		"GET /workflows/{id}":  c.showWorkflow,
-		"GET /executions":      c.listExecutions,
+		"GET /executions":      c.showExecutions,
 		"GET /executions/{id}": c.showExecution,
-		"GET /dead-letters":    c.showDeadLetters(),
-		"GET /queues":          c.showQueues(),
+		"GET /dead-letters":    c.deadLettersHandler(),
+		"GET /queues":          c.queuesHandler(),
 		"GET /refusals": pageHandler(c, "refusals", page{Title: "Refusals", Section: "refusals"},
 			c.refusalList),
-		"GET /accounts": c.showAccounts(),
-		"GET /keys":     c.showKeys(),
+		"GET /accounts": c.accountsHandler(),
+		"GET /keys":     c.keysHandler(),
 		"GET /audit": pageHandler(c, "audit", page{Title: "Audit", Section: "audit"},
 			c.auditList),
 
@@ -72,10 +72,11 @@ func (c *Console) routes() http.Handler {
 				return c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context()))
 			}),
 		"GET /fragments/refusals": fragmentHandler(c, "fragment", "refusals",
-			func(r *http.Request) (refusals, error) {
-				return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
+			func(r *http.Request) (workflowRefusals, error) {
+				return c.workflowRefusals(r.Context(), r.URL.Query().Get("workflow"))
 			}),
-		"GET /fragments/sender":   fragmentHandler(c, "fragment", "preset-fields", c.senderFields),
+		"GET /fragments/sender": fragmentHandler(c, "fragment", "preset-fields",
+			c.requestedPresetFields),
 		"GET /fragments/workflow": c.workflowFragment,
 		"/":                       c.showNotFound,
 	} {
@@ -87,16 +88,16 @@ func (c *Console) routes() http.Handler {
 
 func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		c.renderNotAllowed(w, r, "GET, HEAD")
+		c.renderMethodNotAllowed(w, r, "GET, HEAD")
 		return
 	}
 	c.renderError(w, r, http.StatusNotFound, "There is no such page",
 		"The address may be mistyped, or the page's subject was deleted.")
 }
 
-// renderNotAllowed responds to a request whose method its address does not support. allowed lists
-// the methods that the address supports.
-func (c *Console) renderNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
+// renderMethodNotAllowed responds to a request whose method its address does not support. allowed
+// lists the methods that the address supports.
+func (c *Console) renderMethodNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",
 		"Pages are read-only. Their forms have addresses of their own; programs send changes to "+

@@ -98,7 +98,7 @@ func TestFilteredRequestsAreInTheChart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.CreateWorkflow(t, "orders", "free", true)
-	r.check(r.store.AddFilteredRequests(t.Context(), "report", time.Now(), []store.FilteredRequests{
+	r.check(r.store.AddFilteredRequests(t.Context(), "report", time.Now(), []store.FilteredSummary{
 		{WorkflowID: "orders", NodeID: "node", Count: 5},
 		{WorkflowID: "others", NodeID: "node", Count: 2},
 	}))

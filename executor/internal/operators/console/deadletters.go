@@ -19,7 +19,7 @@ type deadLetterList struct {
 	RefusedID      string      // the dead letter whose form was refused
 	RefusalMessage formMessage // what the page says about the refusal
 	Bulk           formView
-	Question       *bulkQuestion // set if the page asks to confirm a bulk change
+	Question       *bulkDialog // set if the page asks to confirm a bulk change
 }
 
 // deadLetterFilter is the filter of the dead letters page. An empty field matches every dead
@@ -59,7 +59,7 @@ func (f deadLetterFilter) operateFilter(at time.Time) operate.DeadLetterFilter {
 	}
 }
 
-func (c *Console) showDeadLetters() http.HandlerFunc {
+func (c *Console) deadLettersHandler() http.HandlerFunc {
 	return pageHandler(c, "dead-letters", page{Title: "Dead letters", Section: "dead-letters"},
 		c.deadLetterList)
 }
@@ -73,12 +73,12 @@ func (c *Console) requeueDeadLetterForm() *form {
 		idPathParams: []string{"id"},
 		operation:    "RequeueExecution",
 		pageURL:      listPageURL("/dead-letters"),
-		showPage:     c.showDeadLetters(),
+		showPage:     c.deadLettersHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			id := r.PathValue("id")
 			started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
 			done := "Started."
-			if operate.IsMessageID(id) {
+			if operate.IsMessageDeadLetterID(id) {
 				done = "Recorded."
 			}
 			return p.recordStartedExecution(started, done), err
@@ -111,13 +111,13 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	}
 	list = deadLetterList{
 		pager: at, Filter: filter, RefusalMessage: formMessage{ID: "dead-letters-said"},
-		Bulk: newBulkFormView(ctx), Question: confirmDialogData[bulkQuestion](ctx),
+		Bulk: newBulkFormView(ctx), Question: confirmDialogData[bulkDialog](ctx),
 	}
 	if p := postedFormFromContext(ctx); p != nil && p.name != bulkFormName {
 		list.RefusedID, list.RefusalMessage.Text, list.RefusalMessage.Focus = r.PathValue("id"),
 			p.Message, true
 	}
-	if list.Workflows, _, err = c.suggestions(ctx); err != nil {
+	if list.Workflows, _, err = c.filterSuggestions(ctx); err != nil {
 		return list, err
 	}
 	for _, letter := range found {

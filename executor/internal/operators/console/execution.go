@@ -19,7 +19,7 @@ import (
 type executionPage struct {
 	operate.Execution
 	operate.ExecutionOrigin
-	Steps      []step
+	Steps      []timelineStep
 	Waiting    string // what the execution is waiting for; "" means that it has ended
 	Request    executionInput
 	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
@@ -31,8 +31,8 @@ type executionPage struct {
 	Form       formView      // the form that cancels the execution or runs it again
 }
 
-// step is an entry of the timeline on an execution's page, such as "Stored" or "Started".
-type step struct {
+// timelineStep is an entry of the timeline on an execution's page, such as "Stored" or "Started".
+type timelineStep struct {
 	Name, Note string
 	At         time.Time
 	After      time.Duration // time since the previous step
@@ -54,14 +54,14 @@ type nameValuePair struct{ Name, Value string }
 // reruns of one execution.
 const maxSearchedReruns = 500
 
-// newRecordWait is how long the page of an execution waits for the execution's record, which may
-// not exist yet if the execution was just started.
-const newRecordWait = time.Second
+// recordWaitTimeout is how long the page of an execution waits for the execution's record, which
+// may not exist yet if the execution was just started.
+const recordWaitTimeout = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
-	tick := time.NewTicker(newRecordWait / 20)
+	tick := time.NewTicker(recordWaitTimeout / 20)
 	defer tick.Stop()
-	for until := time.Now().Add(newRecordWait); ; {
+	for until := time.Now().Add(recordWaitTimeout); ; {
 		_, err := c.Operate.Execution(ctx, signin.Caller(ctx), id)
 		if !isNotFound(err) || time.Now().After(until) {
 			return err
@@ -137,7 +137,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	if detail.Output != nil {
 		p.Output = newJSONDocument("output", detail.Output, executionAPIPath(id))
 	}
-	p.Steps, p.Waiting = steps(p.Execution, detail.StoredAt)
+	p.Steps, p.Waiting = timelineSteps(p.Execution, detail.StoredAt)
 	return p, nil
 }
 
@@ -172,19 +172,19 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.StillStored
 }
 
-// steps returns the steps of an execution whose time is known, oldest first. waiting says what the
-// execution is waiting for; it is "" if the execution has ended. storedAt is when the stream stored
-// the start message; the zero time means that this is unknown.
-func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
+// timelineSteps returns the steps of an execution whose time is known, oldest first. waiting says
+// what the execution is waiting for; it is "" if the execution has ended. storedAt is when the
+// stream stored the start message; the zero time means that this is unknown.
+func timelineSteps(r operate.Execution, storedAt time.Time) (known []timelineStep, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
 		if !at.IsZero() {
-			known = append(known, step{Name: name, Note: text, CSSClass: kind, At: at})
+			known = append(known, timelineStep{Name: name, Note: text, CSSClass: kind, At: at})
 		}
 	}
 	// Sort the steps by time: a fast runner may start before the executor writes the record.
 	defer func() {
-		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
+		slices.SortStableFunc(known, func(a, b timelineStep) int { return a.At.Compare(b.At) })
 		for i := range known {
 			if known[i].First = i == 0; !known[i].First {
 				known[i].After = known[i].At.Sub(known[i-1].At)

@@ -45,12 +45,12 @@ func (c *Console) executionForm(
 	}
 }
 
-// idempotencyKey returns the idempotency key that was posted with the form. It also puts a new key
-// into newValues, because a page that stays open after success needs another key to start another
-// execution.
-func (p *postedForm) idempotencyKey() (string, error) {
+// takeIdempotencyKey returns the idempotency key that was posted with the form. It also puts a new
+// key into newValues, because a page that stays open after success needs another key to start
+// another execution.
+func (p *postedForm) takeIdempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
-		return "", errIncomplete()
+		return "", incompleteFormError()
 	}
 	if p.newValues == nil {
 		p.newValues = map[string]string{}
@@ -105,7 +105,7 @@ func (c *Console) replayExecutionForm() *form {
 		r *http.Request, p *postedForm, id string,
 	) (string, error) {
 		ctx, caller := r.Context(), signin.Caller(r.Context())
-		key, err := p.idempotencyKey()
+		key, err := p.takeIdempotencyKey()
 		if err != nil {
 			return "", err
 		}
@@ -135,7 +135,7 @@ func (c *Console) rerunExecutionForm() *form {
 	return c.executionForm("RerunExecution", func(
 		r *http.Request, p *postedForm, id string,
 	) (string, error) {
-		key, err := p.idempotencyKey()
+		key, err := p.takeIdempotencyKey()
 		if err != nil {
 			return "", err
 		}

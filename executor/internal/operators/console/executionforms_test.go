@@ -49,7 +49,7 @@ func TestCancelWithoutJavaScript(t *testing.T) {
 	r := start(t)
 	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
-	r.check(stream.EnsureCancellations(t.Context(), r.JetStream, stream.DefaultSettings))
+	r.check(stream.EnsureCancellationsBucket(t.Context(), r.JetStream, stream.DefaultSettings))
 	id := r.execution("orders", "{}")
 	page := r.get("/executions/"+id, session)
 	a := r.press(page, `id="cancel"`, session)
@@ -99,7 +99,7 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 	if second := twice(page, `id="run-again"`); second == first {
 		t.Error("the page that was loaded again has started nothing")
 	}
-	_, err := r.store.Apply(t.Context(), store.Batch{New: []store.Record{{
+	_, err := r.store.Apply(t.Context(), store.Batch{NewRecords: []store.Record{{
 		ID: as, AccountID: "on-free", WorkflowID: "orders", NodeID: "node", Queue: "default",
 		Source: execution.SourceRerun, Status: execution.Queued, AcceptedAt: time.Now(),
 		RecordedAt: time.Now(), RerunOf: failed, StreamSequence: 3,

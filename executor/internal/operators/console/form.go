@@ -56,7 +56,7 @@ type form struct {
 	// the field, but also as the form's message. It is set if the form has only one field to fill
 	// in, or if the operation reports only one problem at a time.
 	showProblemAsMessage bool
-	maxBytes             int64                      // maximum size; 0 means maxFormBytes
+	maxBytes             int64                      // maximum size; 0 means defaultMaxFormBytes
 	pageURL              func(*http.Request) string // returns the path and query of the page
 	showPage             http.HandlerFunc           // responds with the page
 	// save makes the change. It returns a message that says what was done.
@@ -238,16 +238,16 @@ func (c *Console) forms() map[string]*form {
 		"/matching-executions/cancel":                c.cancelMatchingExecutionsForm(),
 		"/workflows/{id}/matching-executions/replay": c.replayMatchingExecutionsForm(),
 		"/workflows/{id}/matching-executions/cancel": c.cancelMatchingExecutionsForm(),
-		"/accounts/{id}/plan":                        c.planForm(),
+		"/accounts/{id}/plan":                        c.changePlanForm(),
 		"/accounts/{id}/delete":                      c.deleteAccountForm(),
 		"/accounts/{id}/events":                      c.accountEventsForm(),
 		"/new-account":                               c.newAccountForm(),
-		"/queues/{queue}/pause":                      c.pauseForm(),
-		"/queues/{queue}/stream":                     c.streamForm(),
+		"/queues/{queue}/pause":                      c.pauseQueueForm(),
+		"/queues/{queue}/stream":                     c.ownStreamForm(),
 		"/queues/{queue}/drop-stream":                c.moveToSharedStreamForm(),
 		"/queues/{queue}/groups/{group}":             c.groupLimitForm(),
 		"/new-key":                                   c.newKeyForm(),
-		"/keys/{id}/revoke":                          c.revokeForm(),
+		"/keys/{id}/revoke":                          c.revokeKeyForm(),
 	}
 }
 
@@ -256,7 +256,7 @@ func (c *Console) forms() map[string]*form {
 func (c *Console) routeForms(mux *http.ServeMux) {
 	for path, f := range c.forms() {
 		mux.HandleFunc(path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
-			c.renderNotAllowed(w, r, "GET, HEAD, POST")
+			c.renderMethodNotAllowed(w, r, "GET, HEAD, POST")
 		}))
 		mux.HandleFunc("POST "+path, c.requireSession(c.postHandler(f)))
 		mux.HandleFunc("GET "+path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
@@ -274,7 +274,7 @@ func (c *Console) postHandler(f *form) http.HandlerFunc {
 			c.renderCallError(w, r, err)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(f.maxBytes, maxFormBytes))
+		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(f.maxBytes, defaultMaxFormBytes))
 		if err := r.ParseForm(); err != nil {
 			c.renderUnreadableForm(w, r, err)
 			return
@@ -366,14 +366,14 @@ func (p *postedForm) checkComplete() error {
 	for _, s := range p.form.settings {
 		for _, field := range s.fields {
 			if _, ok := p.values[shownFieldPrefix+field]; !ok {
-				return errIncomplete()
+				return incompleteFormError()
 			}
 		}
 	}
 	return nil
 }
 
-func errIncomplete() error {
+func incompleteFormError() error {
 	return &operate.Error{
 		Code: api.CodeInvalid, Detail: "The form is not complete. Load the page again.",
 	}

@@ -767,7 +767,7 @@ func TestNewKeyWithoutTheDatabase(t *testing.T) {
 	page := r.get("/keys", session)
 	r.uses.gone.Store(true)
 	a := r.postAgain(page, "new-key", map[string]string{"name": "CI", "role": "viewer"}, session)
-	wantSays(t, a, http.StatusOK, "The key of “CI”", operate.KeyPrefix,
+	wantSays(t, a, http.StatusOK, "The key of “CI”", operate.APIKeyPrefix,
 		"The keys cannot be listed now.")
 	if keys := r.RegistryIndex.APIKeys("", 10); len(keys) != 1 {
 		t.Errorf("the keys are %+v", keys)

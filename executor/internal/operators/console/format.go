@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// formatFuncs holds template functions. Most of them format values; the others return the choices
+// templateFuncs holds template functions. Most of them format values; the others return the choices
 // of form fields and similar data.
-var formatFuncs = template.FuncMap{
+var templateFuncs = template.FuncMap{
 	"ago": func(t time.Time) template.HTML {
 		return timeElement(t, "relative", humantext.Ago(t, time.Now()))
 	},
@@ -40,14 +40,14 @@ var formatFuncs = template.FuncMap{
 
 	"eventKinds": operate.EventKinds,
 	"nameOr":     nameOrID,
-	"streamForm": func(row queueRow, list queueList) streamFormData {
-		return streamFormData{row, list}
+	"streamForm": func(row queueRow, list queueList) ownStreamFormData {
+		return ownStreamFormData{row, list}
 	},
 	"newKey":     newIdempotencyKey,
-	"secretEnds": func() []timeChoice { return oldSecretsEndChoices },
-	"lifetimes":  func() []timeChoice { return keyLifetimeChoices },
-	"pauses":     func() []timeChoice { return pauseChoices },
-	"graces":     func() []timeChoice { return gracePeriodChoices },
+	"secretEnds": func() []durationChoice { return oldSecretsEndChoices },
+	"lifetimes":  func() []durationChoice { return keyLifetimeChoices },
+	"pauses":     func() []durationChoice { return pauseChoices },
+	"graces":     func() []durationChoice { return gracePeriodChoices },
 }
 
 // timeElement returns an HTML element that shows text for the time t. In the browser, times.js
@@ -96,7 +96,7 @@ func formatSize(n int64) string {
 // formatDecimalBytes formats a number of bytes in the largest decimal unit in which it is a whole
 // number, such as "5 GB". Unlike formatSize, it does not round.
 func formatDecimalBytes(n int64) string {
-	count, unit := humantext.DecimalBytes(n)
+	count, unit := humantext.ScaleDecimalBytes(n)
 	if unit == "" {
 		return plural(n, "byte")
 	}

@@ -13,7 +13,7 @@ import (
 func TestWords(t *testing.T) {
 	t.Parallel()
 	rate := func(requests, seconds int64) string {
-		return rateText(api.RateLimit{Requests: requests, WindowSeconds: seconds})
+		return rateLimitText(api.RateLimit{Requests: requests, WindowSeconds: seconds})
 	}
 	for want, got := range map[string]string{
 		"0.5 ms":                   formatDuration(500 * time.Microsecond),
@@ -46,7 +46,7 @@ func TestWords(t *testing.T) {
 func TestEveryRefusalHasAdvice(t *testing.T) {
 	t.Parallel()
 	for _, code := range webhook.Codes() {
-		if advice[code] == "" {
+		if refusalAdvice[code] == "" {
 			t.Errorf("no advice on %s", code)
 		}
 	}
@@ -56,7 +56,7 @@ func TestSteps(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	names := func(steps []step) (all string) {
+	names := func(steps []timelineStep) (all string) {
 		for _, s := range steps {
 			all += s.Name + " "
 		}
@@ -75,8 +75,9 @@ func TestSteps(t *testing.T) {
 	}
 	// A runner can be faster than the recorder, so "Recorded" can come after "Succeeded" on the
 	// timeline.
-	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Started Succeeded "+
-		"Recorded " || waiting != "" || known[2].After != 2*time.Millisecond {
+	known, waiting := timelineSteps(r, at(1))
+	if names(known) != "Received Stored Started Succeeded Recorded " || waiting != "" ||
+		known[2].After != 2*time.Millisecond {
 		t.Errorf("%+v, %q", known, waiting)
 	}
 	r = operate.Execution{
@@ -88,11 +89,12 @@ func TestSteps(t *testing.T) {
 			RecordedAt: at(9),
 		},
 	}
-	if known, waiting := steps(r, time.Time{}); names(known) != "Test Recorded " || waiting == "" {
+	if known, waiting := timelineSteps(r, time.Time{}); names(known) != "Test Recorded " ||
+		waiting == "" {
 		t.Errorf("%+v, %q", known, waiting)
 	}
 	r.RerunOf = "another"
-	if known, _ := steps(r, time.Time{}); names(known) != "Run again Recorded " {
+	if known, _ := timelineSteps(r, time.Time{}); names(known) != "Run again Recorded " {
 		t.Errorf("%+v", known)
 	}
 	r = operate.Execution{
@@ -103,7 +105,7 @@ func TestSteps(t *testing.T) {
 			RecordedAt: at(9),
 		},
 	}
-	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Rejected " ||
+	if known, waiting := timelineSteps(r, at(1)); names(known) != "Received Stored Rejected " ||
 		waiting != "" {
 		t.Errorf("%+v, %q", known, waiting)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// condition is a condition of a node's filter in human-readable form.
-type condition struct {
+// filterCondition is a condition of a node's filter in human-readable form.
+type filterCondition struct {
 	Place string // place in the request, such as ptr:/action
 	Text  string // condition on the value at Place, in words
 }
 
-// conditionsOf returns the conditions of a filter, in order. It returns nil for an invalid filter,
-// but such a filter is never stored.
-func conditionsOf(filter json.RawMessage) (conditions []condition) {
+// filterConditions returns the conditions of a filter, in order. It returns nil for an invalid
+// filter, but such a filter is never stored.
+func filterConditions(filter json.RawMessage) (conditions []filterCondition) {
 	decoder := json.NewDecoder(bytes.NewReader(filter))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return nil
@@ -36,7 +36,7 @@ func conditionsOf(filter json.RawMessage) (conditions []condition) {
 			return nil
 		}
 		place, _ := name.(string)
-		conditions = append(conditions, condition{place, conditionText(value)})
+		conditions = append(conditions, filterCondition{place, filterConditionText(value)})
 	}
 	return conditions
 }
@@ -50,8 +50,8 @@ var filterOperatorWords = map[string]string{
 	"$lte":    "is at most",
 }
 
-// conditionText returns a condition in words. It shows nested conditions as JSON.
-func conditionText(value json.RawMessage) string {
+// filterConditionText returns a condition in words. It shows nested conditions as JSON.
+func filterConditionText(value json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) == nil && list != nil {
 		return "is " + alternativesText(list)
@@ -128,7 +128,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	}
 	c.writeTemplate(w, r, http.StatusOK, "fragment", "filter-trial", filterTrial{
 		FilterTrial: tried, FilterTried: strings.TrimSpace(text) != "",
-		NodeHasFilter: len(conditionsOf(node.Filter)) > 0,
+		NodeHasFilter: len(filterConditions(node.Filter)) > 0,
 	})
 }
 
@@ -143,7 +143,7 @@ func firstFieldProblem(err error) string {
 
 // setFilterOrderAndAnswer copies the node's filter, order key and answer settings to the template
 // data.
-func (t *trigger) setFilterOrderAndAnswer(from api.Trigger) {
-	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
+func (t *triggerPane) setFilterOrderAndAnswer(from api.Trigger) {
+	t.Conditions, t.Filtered = filterConditions(from.Filter), from.Filtered
 	t.OrderKey, t.Answer = from.OrderKey, from.Answer
 }

@@ -14,11 +14,11 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// completeNodeForm completes f, the form for one setting of a trigger node. valuesOf converts the
+// nodeSettingForm completes f, the form for one setting of a trigger node. valuesOf converts the
 // node's settings to the values of the form's fields. set changes the settings to the posted
 // values. saved is the message after the setting was saved, and gone is the message after it was
 // removed.
-func (c *Console) completeNodeForm(
+func (c *Console) nodeSettingForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
@@ -45,22 +45,25 @@ func (c *Console) completeNodeForm(
 	return &f
 }
 
-// handlingForms returns the views of the forms for a trigger node's filter, order key and answer.
-func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
+// filterOrderAndAnswerForms returns the views of the forms for a trigger node's filter, order key
+// and answer.
+func filterOrderAndAnswerForms(
+	ctx context.Context, s *api.TriggerSettings,
+) (filter, order, answer formView) {
 	return newFormView(ctx, "filter", filterFields(s)),
 		newFormView(ctx, "order", orderKeyFields(s)),
 		newFormView(ctx, "answer", answerFields(s))
 }
 
 func filterFields(s *api.TriggerSettings) map[string]string {
-	if len(conditionsOf(s.Filter)) == 0 {
+	if len(filterConditions(s.Filter)) == 0 {
 		return map[string]string{"filter": ""}
 	}
 	return map[string]string{"filter": string(s.Filter)}
 }
 
 func (c *Console) filterForm() *form {
-	return c.completeNodeForm(form{
+	return c.nodeSettingForm(form{
 		name:     "filter",
 		settings: []setting{{"filter", []string{"filter"}, quoteValuesOrNothing}},
 	}, filterFields, func(p *postedForm, s *api.TriggerSettings) error {
@@ -77,7 +80,7 @@ func orderKeyFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) orderKeyForm() *form {
-	return c.completeNodeForm(form{
+	return c.nodeSettingForm(form{
 		name:           "order",
 		fieldByAPIName: map[string]string{"orderKey": "place"},
 		settings:       []setting{{"order key", []string{"place"}, quoteValuesOrNothing}},
@@ -100,7 +103,7 @@ func answerFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) answerForm() *form {
-	return c.completeNodeForm(form{
+	return c.nodeSettingForm(form{
 		name:           "answer",
 		fieldByAPIName: map[string]string{"answer.waitSeconds": "wait"},
 		settings: []setting{{"answer", []string{"wait", "raw"}, func(values []string) string {

@@ -54,8 +54,8 @@ func parseJSONTree(text []byte) *jsonTree {
 }
 
 type treeParser struct {
-	decoder *json.Decoder
-	nodes   int
+	decoder   *json.Decoder
+	nodeCount int
 }
 
 func (p *treeParser) parseValue(depth int) (*jsonTree, error) {
@@ -63,7 +63,7 @@ func (p *treeParser) parseValue(depth int) (*jsonTree, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.nodes++
+	p.nodeCount++
 	switch v := token.(type) {
 	case json.Delim:
 		tree := &jsonTree{Kind: "object", Unfolded: depth < unfoldedDepth}
@@ -98,7 +98,7 @@ func (p *treeParser) parseChildren(parent *jsonTree, depth int) error {
 			}
 		}
 		parent.Count++
-		if p.nodes >= maxTreeNodes || depth >= maxTreeDepth {
+		if p.nodeCount >= maxTreeNodes || depth >= maxTreeDepth {
 			parent.OmittedCount++
 			if err := p.skipValue(); err != nil {
 				return err

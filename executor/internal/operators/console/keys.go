@@ -17,9 +17,9 @@ import (
 type keyList struct {
 	pager
 	Rows     []keyRow
-	Accounts []quota  // accounts that the form offers; only ID and Name are set
-	More     bool     // there are more accounts than the form lists
-	New      formView // form that creates a key
+	Accounts []accountView // accounts that the form offers; only ID and Name are set
+	More     bool          // there are more accounts than the form lists
+	New      formView      // form that creates a key
 	// the key that was just created; no other response contains its secret
 	CreatedKey      *api.NewKey
 	ListUnavailable bool     // the keys cannot be listed now; CreatedKey can still be shown
@@ -62,7 +62,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	)
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
-		list.Accounts = append(list.Accounts, quota{
+		list.Accounts = append(list.Accounts, accountView{
 			ID:   account.ID,
 			Name: nameOrID(account.Name, account.ID),
 		})
@@ -73,7 +73,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	return list, err
 }
 
-func (c *Console) showKeys() http.HandlerFunc {
+func (c *Console) keysHandler() http.HandlerFunc {
 	return pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList)
 }
 
@@ -85,7 +85,7 @@ func (c *Console) newKeyForm() *form {
 		operation:      "CreateKey",
 		fieldByAPIName: map[string]string{"accountId": "account", "expiresAt": "expires"},
 		pageURL:        listPageURL("/keys"),
-		showPage:       c.showKeys(),
+		showPage:       c.keysHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			put := api.PutKey{
 				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
@@ -94,7 +94,7 @@ func (c *Console) newKeyForm() *form {
 			if text := p.values["expires"]; text != "" {
 				seconds, err := strconv.ParseInt(text, 10, 32)
 				if err != nil || seconds < 1 {
-					return "", errIncomplete()
+					return "", incompleteFormError()
 				}
 				put.ExpiresAt = time.Now().Add(time.Duration(seconds) * time.Second)
 			}
@@ -112,14 +112,14 @@ func (c *Console) newKeyForm() *form {
 	}
 }
 
-// revokeForm returns the form that revokes a key.
-func (c *Console) revokeForm() *form {
+// revokeKeyForm returns the form that revokes a key.
+func (c *Console) revokeKeyForm() *form {
 	return &form{
 		name:         "revoke",
 		idPathParams: []string{"id"},
 		operation:    "RevokeKey",
 		pageURL:      listPageURL("/keys"),
-		showPage:     c.showKeys(),
+		showPage:     c.keysHandler(),
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			key, err := c.Operate.Key(ctx, caller, r.PathValue("id"))
@@ -134,12 +134,12 @@ func (c *Console) revokeForm() *form {
 	}
 }
 
-// timeChoice is an option of a form field that selects a time: the number of seconds that is
+// durationChoice is an option of a form field that selects a time: the number of seconds that is
 // posted, and the text that is shown.
-type timeChoice struct{ Seconds, Text string }
+type durationChoice struct{ Seconds, Text string }
 
 // keyLifetimeChoices are the choices for when a new key expires.
-var keyLifetimeChoices = []timeChoice{
+var keyLifetimeChoices = []durationChoice{
 	{"", "never"},
 	{"3600", "in 1 hour"},
 	{"86400", "in 1 day"},

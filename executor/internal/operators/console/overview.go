@@ -34,12 +34,12 @@ type overviewNumbers struct {
 // are more, it shows "More than 100 dead letters".
 const maxCountedDeadLetters = 100
 
-const overviewRows = 10
+const maxOverviewRows = 10
 
 func (c *Console) overview(r *http.Request) (o overview, err error) {
 	ctx := r.Context()
-	o.Newest = executionList{Path: "/executions", First: true, MaxRows: overviewRows}
-	if o.Accounts, o.Workflows, err = c.anyAccountsAnyWorkflows(ctx); err != nil {
+	o.Newest = executionList{Path: "/executions", First: true, MaxRows: maxOverviewRows}
+	if o.Accounts, o.Workflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return o, err
 	}
 	if err := c.fillRows(ctx, &o.Newest, ""); err != nil {

@@ -277,7 +277,7 @@ func (r *rig) start(
 	r.check(err)
 	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
 	r.check(err)
-	_, err = r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{{
+	_, err = r.store.Apply(r.t.Context(), store.Batch{NewRecords: []store.Record{{
 		ID: id, AccountID: start.AccountID, WorkflowID: workflowID, NodeID: "node",
 		Queue: "default", Source: start.Source, Status: execution.Queued,
 		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: payload.ContentType,
@@ -384,7 +384,7 @@ func TestPaging(t *testing.T) {
 	var batch store.Batch
 	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	for i := range 60 {
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: "orders",
 			NodeID: "node", Queue: "default", Source: execution.SourceWebhook,
 			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i/2) * time.Second),
@@ -494,7 +494,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	var batch store.Batch
 	add := func(i int, workflow, node, reason string) {
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: workflow, NodeID: node,
 			Queue: "default", Source: execution.SourceWebhook,
 			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i) * time.Second),

@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-const executionListRows = 25
+const maxExecutionRows = 25
 
 // executionList is the template data of a list of executions with its filters.
 type executionList struct {
@@ -34,7 +34,7 @@ type executionList struct {
 	NextPageQuery template.URL // query of the next page; "" means that this is the last one
 	MaxRows       int
 	Bulk          formView
-	Question      *bulkQuestion // set if the page asks to confirm a bulk change
+	Question      *bulkDialog // set if the page asks to confirm a bulk change
 
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }
@@ -69,8 +69,8 @@ func executionDuration(e operate.Execution) time.Duration {
 // Ended reports whether the execution has ended, including by rejection.
 func (r executionRow) Ended() bool { return execution.Status(r.Status).Final() }
 
-// maxFailureCauseLength is the maximum length, in characters, of a failure's cause in a list.
-const maxFailureCauseLength = 300
+// maxFailureReasonLength is the maximum length, in characters, of a failure's cause in a list.
+const maxFailureReasonLength = 300
 
 // FailureReason returns the first line of the execution's error, or "" if the execution did not
 // fail.
@@ -79,8 +79,8 @@ func (r executionRow) FailureReason() string {
 		return ""
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(r.Error), "\n")
-	if text := []rune(line); len(text) > maxFailureCauseLength {
-		return string(text[:maxFailureCauseLength]) + "…"
+	if text := []rune(line); len(text) > maxFailureReasonLength {
+		return string(text[:maxFailureReasonLength]) + "…"
 	}
 	return line
 }
@@ -120,14 +120,14 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 		Path:       path,
 		WorkflowID: workflowID,
 		NodeID:     query.Get("node"),
-		MaxRows:    executionListRows,
+		MaxRows:    maxExecutionRows,
 		Bulk:       newBulkFormView(r.Context()),
-		Question:   confirmDialogData[bulkQuestion](r.Context()),
+		Question:   confirmDialogData[bulkDialog](r.Context()),
 	}
 	p.Filter, p.Ignored = parseExecutionListFilter(query)
 	err := c.fillRows(r.Context(), &p, query.Get("after"))
 	if err == nil && workflowID == "" {
-		p.Workflows, p.Accounts, err = c.suggestions(r.Context())
+		p.Workflows, p.Accounts, err = c.filterSuggestions(r.Context())
 	}
 	return p, err
 }
@@ -255,8 +255,10 @@ func (p executionList) supportsBulkCancel() bool {
 // maxSuggestions is the maximum number of workflows, and of accounts, suggested by a filter.
 const maxSuggestions = 200
 
-// suggestions returns the first workflows and accounts, as suggestions for filters.
-func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkChoice, err error) {
+// filterSuggestions returns the first workflows and accounts, as suggestions for filters.
+func (c *Console) filterSuggestions(
+	ctx context.Context,
+) (workflows, accounts []linkChoice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
 		operate.PageOptions{Limit: maxSuggestions})
 	if err != nil {
@@ -288,7 +290,7 @@ func (c *Console) redirectIfExecutionID(w http.ResponseWriter, r *http.Request) 
 	return true
 }
 
-func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
+func (c *Console) showExecutions(w http.ResponseWriter, r *http.Request) {
 	if c.redirectIfExecutionID(w, r) {
 		return
 	}
@@ -311,7 +313,7 @@ func (c *Console) newestExecutions(r *http.Request) (executionList, error) {
 	}
 	p.Filter, _ = parseExecutionListFilter(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
-	p.MaxRows = cmp.Or(min(max(0, limit), executionListRows), executionListRows)
+	p.MaxRows = cmp.Or(min(max(0, limit), maxExecutionRows), maxExecutionRows)
 	err := c.fillRows(r.Context(), &p, "")
 	return p, err
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-func (c *Console) showQueues() http.HandlerFunc {
+func (c *Console) queuesHandler() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// completeQueueForm sets the fields that all forms of a queue share, and returns the form. If the
+// queueForm sets the fields that all forms of a queue share, and returns the form. If the
 // change is refused, the page shows the reason at the top.
-func (c *Console) completeQueueForm(f form) *form {
+func (c *Console) queueForm(f form) *form {
 	f.idPathParams, f.showProblemAsMessage = append([]string{"queue"}, f.idPathParams...), true
-	f.pageURL, f.showPage = listPageURL("/queues"), c.showQueues()
+	f.pageURL, f.showPage = listPageURL("/queues"), c.queuesHandler()
 	return &f
 }
 
-// pauseForm returns the form that pauses or resumes a queue, depending on its button. The field
-// seconds is the length of the pause in seconds; 0 means until the queue is resumed.
-func (c *Console) pauseForm() *form {
-	return c.completeQueueForm(form{
+// pauseQueueForm returns the form that pauses or resumes a queue, depending on its button. The
+// field seconds is the length of the pause in seconds; 0 means until the queue is resumed.
+func (c *Console) pauseQueueForm() *form {
+	return c.queueForm(form{
 		name:      "pause",
 		operation: "PauseQueue",
 		save: func(r *http.Request, p *postedForm) (string, error) {
@@ -38,7 +38,7 @@ func (c *Console) pauseForm() *form {
 			}
 			seconds, err := strconv.ParseInt(p.values["seconds"], 10, 32)
 			if err != nil || seconds < 0 || p.values["do"] != "pause" {
-				return "", errIncomplete()
+				return "", incompleteFormError()
 			}
 			var until time.Time
 			if seconds > 0 {
@@ -51,7 +51,7 @@ func (c *Console) pauseForm() *form {
 }
 
 // pauseChoices are the choices for how long a queue is paused.
-var pauseChoices = []timeChoice{
+var pauseChoices = []durationChoice{
 	{"0", "until resumed"},
 	{"3600", "for 1 hour"},
 	{"28800", "for 8 hours"},
@@ -61,7 +61,7 @@ var pauseChoices = []timeChoice{
 // groupLimitForm returns the form that limits how many executions a group of runners may have in
 // flight.
 func (c *Console) groupLimitForm() *form {
-	return c.completeQueueForm(form{
+	return c.queueForm(form{
 		name:          "limit",
 		idPathParams:  []string{"group"},
 		operation:     "SetQueueGroup",
@@ -99,9 +99,9 @@ func optionalNumberText(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// streamFields returns the field values of the form for a queue's own stream. put holds the
+// ownStreamFields returns the field values of the form for a queue's own stream. put holds the
 // stream's settings; nil means that the queue has no own stream.
-func streamFields(put *api.PutQueueStream) map[string]string {
+func ownStreamFields(put *api.PutQueueStream) map[string]string {
 	if put == nil {
 		put = &api.PutQueueStream{}
 	}
@@ -124,9 +124,10 @@ func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 	}
 }
 
-// streamForm returns the form that gives a queue its own stream, or changes the stream's settings.
-func (c *Console) streamForm() *form {
-	return c.completeQueueForm(form{
+// ownStreamForm returns the form that gives a queue its own stream, or changes the stream's
+// settings.
+func (c *Console) ownStreamForm() *form {
+	return c.queueForm(form{
 		name:          "stream",
 		operation:     "SetQueueStream",
 		savesUnedited: true,
@@ -134,7 +135,7 @@ func (c *Console) streamForm() *form {
 			{
 				"settings of its stream",
 				[]string{"bytes", "age", "replicas", "tags"},
-				describeStreamSettings,
+				describeOwnStreamSettings,
 			},
 		},
 		fieldByAPIName: map[string]string{
@@ -144,13 +145,13 @@ func (c *Console) streamForm() *form {
 			"maxBytes": "Bytes at most", "maxAgeSeconds": "Seconds that messages are kept",
 			"replicas": "Replicas", "placementTags": "Tags of its servers",
 		},
-		save: c.saveStream,
+		save: c.saveOwnStream,
 	})
 }
 
-// describeStreamSettings describes the settings of a queue's own stream in words. values holds the
-// form's fields bytes, age, replicas and tags, in this order.
-func describeStreamSettings(values []string) string {
+// describeOwnStreamSettings describes the settings of a queue's own stream in words. values holds
+// the form's fields bytes, age, replicas and tags, in this order.
+func describeOwnStreamSettings(values []string) string {
 	names := []string{"bytes: ", "seconds: ", "replicas: ", "tags: "}
 	var texts []string
 	for i, value := range values {
@@ -161,7 +162,7 @@ func describeStreamSettings(values []string) string {
 	return cmp.Or(strings.Join(texts, ", "), "those of the shared stream")
 }
 
-func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
+func (c *Console) saveOwnStream(r *http.Request, p *postedForm) (string, error) {
 	if p.values["do"] == "default" {
 		for _, field := range p.form.settings[0].fields {
 			p.values[field] = ""
@@ -182,7 +183,7 @@ func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
 	}
 	queue := r.PathValue("queue")
 	ctx := operate.WithQueueStreamCondition(r.Context(), func(now *api.PutQueueStream) error {
-		return p.checkEditConflict(streamFields(now))
+		return p.checkEditConflict(ownStreamFields(now))
 	})
 	_, err := c.Operate.SetQueueStream(ctx, signin.Caller(ctx), queue, put)
 	return queue + " has a stream of its own.", err
@@ -190,7 +191,7 @@ func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
 
 // moveToSharedStreamForm returns the form that moves a queue back to the shared stream.
 func (c *Console) moveToSharedStreamForm() *form {
-	return c.completeQueueForm(form{
+	return c.queueForm(form{
 		name:      "drop-stream",
 		operation: "MoveQueueToSharedStream",
 		save: func(r *http.Request, _ *postedForm) (string, error) {
@@ -201,8 +202,8 @@ func (c *Console) moveToSharedStreamForm() *form {
 	})
 }
 
-// streamFormData is the template data of the form of a queue's own stream.
-type streamFormData struct {
+// ownStreamFormData is the template data of the form of a queue's own stream.
+type ownStreamFormData struct {
 	Row  queueRow
 	List queueList
 }

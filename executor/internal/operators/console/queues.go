@@ -47,7 +47,7 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 		row := queueRow{
 			Queue: q,
 			Stream: newFormView(ctx, formName("stream", q.Queue),
-				streamFields(ownStreamSettings(q))),
+				ownStreamFields(ownStreamSettings(q))),
 			Pause:  newFormView(ctx, formName("pause", q.Queue), map[string]string{"seconds": "0"}),
 			Limits: map[string]formView{},
 		}

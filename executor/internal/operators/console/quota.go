@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// quota describes an account and the limits of its plan.
-type quota struct {
+// accountView describes an account and the limits of its plan.
+type accountView struct {
 	operate.Quota
 	ID, Name, Plan string
 	Rate           string // the plan's rate limit, for workflows without one of their own
@@ -20,14 +20,16 @@ type quota struct {
 	Events *api.PutEvents
 }
 
-func (c *Console) quota(ctx context.Context, accountID string) (quota, error) {
+func (c *Console) accountView(ctx context.Context, accountID string) (accountView, error) {
 	q, err := c.Operate.Quota(ctx, signin.Caller(ctx), accountID)
-	return quotaOf(q), err
+	return accountViewOf(q), err
 }
 
-func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quota, err error) {
+func (c *Console) accountViews(
+	ctx context.Context, accounts []api.Account,
+) (all []accountView, err error) {
 	for _, account := range accounts {
-		q, err := c.quota(ctx, account.ID)
+		q, err := c.accountView(ctx, account.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -36,8 +38,8 @@ func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quo
 	return all, nil
 }
 
-func quotaOf(from operate.Quota) quota {
-	q := quota{
+func accountViewOf(from operate.Quota) accountView {
+	q := accountView{
 		Quota:  from,
 		ID:     from.Account.ID,
 		Name:   nameOrID(from.Account.Name, from.Account.ID),
@@ -45,13 +47,13 @@ func quotaOf(from operate.Quota) quota {
 		Events: from.Account.Events,
 	}
 	if from.Plan != nil {
-		q.Rate = rateText(from.Plan.RateLimit)
+		q.Rate = rateLimitText(from.Plan.RateLimit)
 	}
 	return q
 }
 
 // Text summarizes the quota in a few words, such as "3 of 10 active".
-func (q quota) Text() string {
+func (q accountView) Text() string {
 	switch {
 	case q.Quota.Plan == nil:
 		return "no plan"
@@ -73,7 +75,7 @@ type workflowState struct {
 	NotInPlan  bool // the plan has no webhook triggers
 }
 
-func stateOf(w api.Workflow) workflowState {
+func workflowStateOf(w api.Workflow) workflowState {
 	return workflowState{
 		Active:     w.Active,
 		BeyondPlan: w.PlanRefusal != "",
@@ -83,6 +85,6 @@ func stateOf(w api.Workflow) workflowState {
 
 // HasKind reports whether the account's operator event settings name the given kind explicitly. If
 // they name no kind, which selects all kinds, it returns false.
-func (q quota) HasKind(kind string) bool {
+func (q accountView) HasKind(kind string) bool {
 	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refusals holds the number of a workflow's requests that were refused in the last 24 hours, for
-// each refusal code.
-type refusals struct {
+// workflowRefusals holds the number of a workflow's requests that were refused in the last 24
+// hours, for each refusal code.
+type workflowRefusals struct {
 	WorkflowID string
 	Rows       []refusal
 	Missing    bool // the refusals could not be read because the database was too slow
@@ -26,7 +26,7 @@ type refusal struct {
 }
 
 // Total returns the total number of refused requests.
-func (r refusals) Total() (n int64) {
+func (r workflowRefusals) Total() (n int64) {
 	for _, row := range r.Rows {
 		n += row.Count
 	}
@@ -34,12 +34,12 @@ func (r refusals) Total() (n int64) {
 }
 
 // FragmentURL returns the URL from which fragments.js loads the refusals.
-func (r refusals) FragmentURL() string {
+func (r workflowRefusals) FragmentURL() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice maps each refusal code to a text that says what operators can do about it.
-var advice = map[webhook.Code]string{
+// refusalAdvice maps each refusal code to a text that says what operators can do about it.
+var refusalAdvice = map[webhook.Code]string{
 	webhook.CodeWorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.CodeWorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or " +
 		"the " +
@@ -93,10 +93,12 @@ var advice = map[webhook.Code]string{
 	webhook.CodeInternal: "The ingress's log says why.",
 }
 
-func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {
+func (c *Console) workflowRefusals(
+	ctx context.Context, workflowID string,
+) (workflowRefusals, error) {
 	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
-	found := refusals{WorkflowID: workflowID}
+	found := workflowRefusals{WorkflowID: workflowID}
 	counted, err := c.Operate.Refusals(ctx, signin.Caller(ctx), "", workflowID, time.Time{},
 		operate.PageOptions{Limit: api.MaxLimit})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -104,7 +106,7 @@ func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, er
 		return found, nil
 	}
 	for _, one := range counted.Items {
-		found.Rows = append(found.Rows, refusal{one, advice[webhook.Code(one.Code)]})
+		found.Rows = append(found.Rows, refusal{one, refusalAdvice[webhook.Code(one.Code)]})
 	}
 	return found, err
 }

@@ -80,7 +80,7 @@ func parsePages(assetsPath string, viewer viewer) pageTemplates {
 			return string(text), err
 		},
 	}
-	maps.Copy(functions, formatFuncs)
+	maps.Copy(functions, templateFuncs)
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles,
 		"templates/layout.html", "templates/parts/*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")

@@ -80,7 +80,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	waits, err := queues.New(queues.Config{
 		Conn:             nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.RegistryIndex.Queues,
+		QueueNames:       r.RegistryIndex.QueueNames,
 		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
@@ -100,7 +100,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 		Changes:          changed,
 		PublicURL:        publicURL,
 		Reachability:     checker,
-		TestSend:         testsend.New(),
+		TestSender:       testsend.New(),
 		RecorderConsumer: "executor",
 		Keyring:          keyring,
 	}
@@ -133,7 +133,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 	t.Cleanup(func() {
 		for _, secret := range []string{
 			adminToken, nonce, webhook.TokenPrefix,
-			operate.KeyPrefix,
+			operate.APIKeyPrefix,
 		} {
 			if strings.Contains(r.log.String(), secret) {
 				t.Errorf("%s is in the log:\n%s", secret, r.log)

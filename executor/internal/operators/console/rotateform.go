@@ -21,7 +21,7 @@ func (c *Console) rotateTokenForm() *form {
 		save: func(r *http.Request, p *postedForm) (string, error) {
 			grace, err := strconv.ParseInt(p.values["grace"], 10, 32)
 			if err != nil || grace < 0 {
-				return "", errIncomplete()
+				return "", incompleteFormError()
 			}
 			_, err = c.Operate.RotateToken(r.Context(), signin.Caller(r.Context()),
 				r.PathValue("id"), r.URL.Query().Get("node"), time.Duration(grace)*time.Second)
@@ -34,7 +34,7 @@ func (c *Console) rotateTokenForm() *form {
 }
 
 // gracePeriodChoices are the choices for how long the old token stays valid after a rotation.
-var gracePeriodChoices = []timeChoice{
+var gracePeriodChoices = []durationChoice{
 	{"0", "ends at once"},
 	{"3600", "works for 1 hour more"},
 	{"86400", "works for 1 day more"},

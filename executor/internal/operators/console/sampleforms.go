@@ -138,7 +138,7 @@ func (c *Console) saveSampleForm() *form {
 
 func (c *Console) rerunTriggerForm() *form {
 	return c.sampleForm("RerunTrigger", func(r *http.Request, p *postedForm) (string, error) {
-		key, err := p.idempotencyKey()
+		key, err := p.takeIdempotencyKey()
 		if err != nil {
 			return "", err
 		}
@@ -160,7 +160,7 @@ func testDeliveryID(key, digest string) string { return "test-" + key + "-" + di
 // sender would.
 func (c *Console) sendTestForm() *form {
 	return c.sampleForm("SendTest", func(r *http.Request, p *postedForm) (string, error) {
-		key, err := p.idempotencyKey()
+		key, err := p.takeIdempotencyKey()
 		if err != nil {
 			return "", err
 		}
@@ -194,7 +194,7 @@ func (c *Console) sendTestForm() *form {
 
 // senderTitle returns the title of a node's sender, for a message.
 func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) string {
-	t, err := c.trigger(ctx, workflowID, nodeID)
+	t, err := c.triggerPane(ctx, workflowID, nodeID)
 	if err != nil || t.Preset.Title == "" {
 		return "a sender"
 	}

@@ -36,8 +36,8 @@ func (f presetFields) FragmentURL() string {
 		url.Values{"workflow": {f.WorkflowID}, "node": {f.NodeID}}.Encode()
 }
 
-// settingPrefix is the prefix of the fields for the settings of a preset.
-const settingPrefix = "settings."
+// settingFieldPrefix is the prefix of the fields for the settings of a preset.
+const settingFieldPrefix = "settings."
 
 // presetInput is the template data of the field for a setting of a preset.
 type presetInput struct {
@@ -62,7 +62,7 @@ func (f presetFields) Inputs(required bool) (inputs []presetInput) {
 	for _, s := range f.Preset.Settings {
 		if s.Required == required {
 			s.Required = required && (!f.SenderHasPreset || !s.Secret)
-			inputs = append(inputs, presetInput{s, settingPrefix + s.Name, f.Form})
+			inputs = append(inputs, presetInput{s, settingFieldPrefix + s.Name, f.Form})
 		}
 	}
 	return inputs
@@ -115,7 +115,7 @@ func senderText(s *api.PutSender) string {
 }
 
 // setSenderForms sets the template data of the forms and dialogs that concern the node's sender.
-func (t *trigger) setSenderForms(ctx context.Context) {
+func (t *triggerPane) setSenderForms(ctx context.Context) {
 	current := map[string]string{}
 	if t.Sender != nil {
 		current["sender"] = senderText(&api.PutSender{
@@ -132,7 +132,7 @@ func (t *trigger) setSenderForms(ctx context.Context) {
 
 // presetFields returns the part of the sender form that depends on the preset. name is the ID, the
 // title or an alias of the preset.
-func (t *trigger) presetFields(name string) presetFields {
+func (t *triggerPane) presetFields(name string) presetFields {
 	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
 	preset, begins := findPreset(t.Presets, name)
 	if f.Form.values["of"] != preset.ID {
@@ -140,7 +140,7 @@ func (t *trigger) presetFields(name string) presetFields {
 		// preset may have the same fields but show their values in clear text.
 		f.Form.values = maps.Clone(f.Form.values)
 		maps.DeleteFunc(f.Form.values, func(field, _ string) bool {
-			return field == "secret" || strings.HasPrefix(field, settingPrefix)
+			return field == "secret" || strings.HasPrefix(field, settingFieldPrefix)
 		})
 	}
 	if f.Preset, f.Unknown = preset, !begins; preset.ID == "" || t.Sender == nil ||
@@ -149,16 +149,16 @@ func (t *trigger) presetFields(name string) presetFields {
 	}
 	f.SenderHasPreset, f.Form.current = true, maps.Clone(f.Form.current)
 	for setting, value := range t.Sender.Settings {
-		f.Form.current[settingPrefix+setting] = value
+		f.Form.current[settingFieldPrefix+setting] = value
 	}
 	return f
 }
 
-// senderFields returns the part of the sender form that depends on the preset, for the preset whose
-// name the operator has typed.
-func (c *Console) senderFields(r *http.Request) (presetFields, error) {
+// requestedPresetFields returns the part of the sender form that depends on the preset, for the
+// preset whose name the operator has typed.
+func (c *Console) requestedPresetFields(r *http.Request) (presetFields, error) {
 	query := r.URL.Query()
-	t, err := c.trigger(r.Context(), query.Get("workflow"), query.Get("node"))
+	t, err := c.triggerPane(r.Context(), query.Get("workflow"), query.Get("node"))
 	return t.presetFields(query.Get("preset")), err
 }
 
@@ -203,7 +203,7 @@ func (c *Console) saveSender(r *http.Request, p *postedForm) (string, error) {
 		Settings: map[string]string{},
 	}
 	for _, s := range preset.Settings {
-		if value := p.values[settingPrefix+s.Name]; value != "" {
+		if value := p.values[settingFieldPrefix+s.Name]; value != "" {
 			put.Settings[s.Name] = value
 		}
 	}
@@ -237,7 +237,7 @@ func withSettingLabels(err error, preset api.SenderPreset) error {
 	labelled.Fields = slices.Clone(refused.Fields)
 	for i, field := range labelled.Fields {
 		for _, s := range preset.Settings {
-			if field.Field == settingPrefix+s.Name {
+			if field.Field == settingFieldPrefix+s.Name {
 				labelled.Fields[i].Problem = s.Label + ": " + field.Problem
 			}
 		}
@@ -260,7 +260,7 @@ func (c *Console) newSecretForm() *form {
 			if text := p.values["ends"]; text != "" {
 				seconds, err := strconv.ParseInt(text, 10, 32)
 				if err != nil {
-					return "", errIncomplete()
+					return "", incompleteFormError()
 				}
 				add.EndOthersAfterSeconds = &seconds
 			}
@@ -273,16 +273,16 @@ func (c *Console) newSecretForm() *form {
 
 // oldSecretsEndChoices are the choices for how long the sender's other secrets stay valid after a
 // new one was added.
-var oldSecretsEndChoices = []timeChoice{
+var oldSecretsEndChoices = []durationChoice{
 	{"0", "end at once"},
 	{"3600", "work for 1 hour more"},
 	{"86400", "work for 1 day more"},
 	{"", "stay"},
 }
 
-// removalForm returns a form that asks for confirmation and then calls save, which ends the
+// senderRemovalForm returns a form that asks for confirmation and then calls save, which ends the
 // validity of one of a sender's secrets or removes the sender.
-func (c *Console) removalForm(
+func (c *Console) senderRemovalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
@@ -307,7 +307,7 @@ func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 type secretToEnd struct{ ID string }
 
 func (c *Console) endSecretForm() *form {
-	return c.removalForm(
+	return c.senderRemovalForm(
 		"RemoveSenderSecret",
 		func(r *http.Request, p *postedForm) (string,
 			error,
@@ -329,7 +329,7 @@ func (c *Console) endSecretForm() *form {
 }
 
 func (c *Console) removeSenderForm() *form {
-	return c.removalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
+	return c.senderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
 		error,
 	) {
 		sender, err := c.requestedSender(r)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-const maxFormBytes = 16 << 10
+const defaultMaxFormBytes = 16 << 10
 
 // signInPage is the template data of the sign-in page.
 type signInPage struct {
@@ -25,14 +25,16 @@ func (c *Console) askToSignIn(
 ) {
 	body := signInPage{Next: next, Problem: problem}
 	if c.SignIn.HasOIDC() {
-		body.Provider = providerPath(next)
+		body.Provider = providerSignInPath(next)
 	}
 	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
 
-// providerPath returns the path that redirects to the identity provider. next is the path to which
-// the browser returns after the operator has signed in there.
-func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
+// providerSignInPath returns the path that redirects to the identity provider. next is the path to
+// which the browser returns after the operator has signed in there.
+func providerSignInPath(next string) string {
+	return "/sign-in/provider?next=" + url.QueryEscape(next)
+}
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	next := localPathOrRoot(r.URL.Query().Get("next"))
@@ -48,7 +50,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case nonce == "" && c.SignIn.OIDCSessionExpired(r):
 		//nolint:gosec // a path of this site
-		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
+		http.Redirect(w, r, providerSignInPath(next), http.StatusSeeOther)
 	case nonce != "":
 		c.askToSignIn(w, r, http.StatusForbidden, next,
 			"This link works once, within ten minutes. It was used before or has expired. Sign "+
@@ -59,7 +61,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) signInByToken(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	r.Body = http.MaxBytesReader(w, r.Body, defaultMaxFormBytes)
 	next := localPathOrRoot(r.PostFormValue("next"))
 	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
 	switch {

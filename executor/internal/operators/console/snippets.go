@@ -17,9 +17,9 @@ const tokenPlaceholder = "\x00"
 //go:embed snippets
 var snippetFiles embed.FS
 
-// languages lists the languages of the examples. Each example is complete: it runs when pasted into
-// a file or a shell.
-var languages = []struct{ id, name, file string }{
+// snippetLanguages lists the languages of the examples. Each example is complete: it runs when
+// pasted into a file or a shell.
+var snippetLanguages = []struct{ id, name, file string }{
 	{"curl", "curl", "curl.sh"}, {"javascript", "JavaScript", "javascript.js"}, {
 		"python", "Python", "python.py",
 	}, {"go", "Go", "main.go.txt"},
@@ -29,8 +29,8 @@ var languages = []struct{ id, name, file string }{
 // the header in which the examples send the delivery ID.
 func snippets(baseURL, header string) []snippet {
 	replaced := strings.NewReplacer("{URL}", baseURL+tokenPlaceholder, "{HEADER}", header)
-	made := make([]snippet, len(languages))
-	for i, s := range languages {
+	made := make([]snippet, len(snippetLanguages))
+	for i, s := range snippetLanguages {
 		code, err := snippetFiles.ReadFile("snippets/" + s.file)
 		if err != nil {
 			panic(err) // cannot fail: the files are embedded

@@ -19,7 +19,7 @@ import (
 // node, and the executions.
 type workflowPage struct {
 	ID, Name, Queue string
-	Account         quota
+	Account         accountView
 	State           workflowState
 	UnattendedQueue *api.Queue // the workflow's queue if no runner consumes it; nil otherwise
 	UsesDemoQueue   bool       // this process's demo runner consumes the queue
@@ -31,8 +31,8 @@ type workflowPage struct {
 	Switch, Delete       formView
 	ToDelete             *api.Workflow // set if the page asks the operator to confirm the deletion
 	Nodes                []linkChoice
-	Trigger              trigger
-	Refusals             refusals
+	Trigger              triggerPane
+	Refusals             workflowRefusals
 	Executions           executionList
 }
 
@@ -60,9 +60,9 @@ func workflowLinkChoice(w api.Workflow) linkChoice {
 	return linkChoice{ID: w.ID, Name: nameOrID(w.Name, w.ID)}
 }
 
-// trigger is the template data of the Parameters pane. It does not contain the token, which the
+// triggerPane is the template data of the Parameters pane. It does not contain the token, which the
 // browser fetches when an operator wants to see or copy it.
-type trigger struct {
+type triggerPane struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // the URL up to and including "token="
 	LoopbackURL              string // origin of the public URL if it is a loopback URL, or ""
@@ -75,7 +75,7 @@ type trigger struct {
 	Sample       string
 	Snippets     []snippet
 
-	Conditions []condition // empty means that every request starts an execution
+	Conditions []filterCondition // empty means that every request starts an execution
 	OrderKey   string
 	Answer     *api.Answer   // nil means that responses do not wait for the execution
 	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
@@ -119,7 +119,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.Executions, err = c.executionList(r, "/workflows/"+p.ID, p.ID); err == nil {
-		p.Refusals, err = c.refusals(r.Context(), p.ID)
+		p.Refusals, err = c.workflowRefusals(r.Context(), p.ID)
 	}
 	if err != nil {
 		c.renderCallError(w, r, err)
@@ -166,7 +166,7 @@ func (c *Console) workflowPage(
 	ctx context.Context, w api.Workflow, node string,
 ) (p workflowPage, err error) {
 	p = workflowPage{
-		ID: w.ID, Name: nameOrID(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
+		ID: w.ID, Name: nameOrID(w.Name, w.ID), Queue: w.Queue, State: workflowStateOf(w),
 		Settings: newFormView(ctx, "settings",
 			workflowSettingsFields(w.ID, w.Name, w.Queue, w.RateLimit)),
 		Switch:        newFormView(ctx, "switch", nil),
@@ -181,7 +181,7 @@ func (c *Console) workflowPage(
 	if q, ok := idle[w.Queue]; ok {
 		p.UnattendedQueue = &q
 	}
-	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
+	if p.Account, err = c.accountView(ctx, w.AccountID); err != nil {
 		return p, err
 	}
 	if !slices.ContainsFunc(w.Triggers,
@@ -204,7 +204,7 @@ func (c *Console) workflowPage(
 			return p, err
 		}
 	}
-	p.Trigger, err = c.trigger(ctx, w.ID, node)
+	p.Trigger, err = c.triggerPane(ctx, w.ID, node)
 	p.Trigger.Inactive = !w.Active
 	return p, err
 }
@@ -223,20 +223,20 @@ func (c *Console) hasQueuedExecutions(ctx context.Context, workflowID string) (b
 	return len(queued.Items) > 0, err
 }
 
-func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigger, error) {
+func (c *Console) triggerPane(ctx context.Context, workflowID, nodeID string) (triggerPane, error) {
 	got, err := c.Operate.TriggerNode(ctx, signin.Caller(ctx), workflowID, nodeID)
 	if err != nil {
-		return trigger{}, err
+		return triggerPane{}, err
 	}
-	t := trigger{
+	t := triggerPane{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOrID(got.Name, nodeID),
 		URL:         strings.TrimSuffix(got.URL, got.Token),
 		LoopbackURL: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
 		DeliveryIDs: deliveryIDFields(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
-		Rate: rateText(got.RateLimit),
+		Rate: rateLimitText(got.RateLimit),
 	}
 	t.setFilterOrderAndAnswer(got)
-	t.FilterForm, t.OrderForm, t.AnswerForm = handlingForms(ctx, &api.TriggerSettings{
+	t.FilterForm, t.OrderForm, t.AnswerForm = filterOrderAndAnswerForms(ctx, &api.TriggerSettings{
 		Filter: got.Filter, OrderKey: got.OrderKey, Answer: got.Answer,
 	})
 	t.RotateForm = newFormView(ctx, "rotate", map[string]string{"grace": "3600"})
@@ -262,32 +262,34 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 }
 
 // NeverCalled reports whether none of the tokens has ever been used.
-func (t trigger) NeverCalled() bool {
+func (t triggerPane) NeverCalled() bool {
 	return !slices.ContainsFunc(t.Tokens,
 		func(token api.Token) bool { return token.LastUsedAt != nil })
 }
 
 // NotCalledYet reports whether the sender has neither sent a verified request nor completed its
 // handshake, which means that it may not be connected yet.
-func (t trigger) NotCalledYet() bool {
+func (t triggerPane) NotCalledYet() bool {
 	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() &&
 		t.Sender.LastHandshakeAt.IsZero()
 }
 
 // WaitsForSecret reports whether the node still has no secret because the provider has not sent it
 // yet. Some providers choose the secret themselves, and send it to the webhook.
-func (t trigger) WaitsForSecret() bool {
+func (t triggerPane) WaitsForSecret() bool {
 	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil &&
 		len(t.Sender.Secrets) == 0
 }
 
 // OfferGitHub reports whether to show the steps for connecting GitHub: the sender is GitHub, or
 // none is set.
-func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
+func (t triggerPane) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
 
 // CannotSignTests reports whether test requests cannot be signed, because hookstart only has the
 // sender's public key.
-func (t trigger) CannotSignTests() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
+func (t triggerPane) CannotSignTests() bool {
+	return t.Preset.Secret != nil && t.Preset.Secret.Public
+}
 
 // requestField is a field of a request, as shown on the page.
 type requestField struct {

@@ -31,7 +31,7 @@ func (c *Console) workflowSettingsForm() *form {
 		settings: []setting{
 			{"name", []string{"name"}, quoteValues},
 			{"queue", []string{"queue"}, quoteValues},
-			{"rate limit", []string{"requests", "seconds"}, requestsAndSecondsText},
+			{"rate limit", []string{"requests", "seconds"}, postedRateLimitText},
 		},
 		fieldByAPIName: map[string]string{"rateLimit": "requests"},
 		apiTermReplacer: strings.NewReplacer("rateLimit.requests", "the requests",
@@ -53,7 +53,7 @@ func workflowSettingsFields(id, name, queue string, rate *api.RateLimit) map[str
 	return fields
 }
 
-func requestsAndSecondsText(values []string) string {
+func postedRateLimitText(values []string) string {
 	if values[0] == "" {
 		return "the plan’s"
 	}
@@ -143,7 +143,7 @@ func (c *Console) saveWorkflowActivation(r *http.Request, p *postedForm) (string
 	case "false":
 		change = c.Operate.Deactivate
 	default:
-		return "", errIncomplete()
+		return "", incompleteFormError()
 	}
 	w, err := change(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
 	if refused, ok := errors.AsType[*operate.Error](err); ok && isPlanErrorCode(refused.Code) {

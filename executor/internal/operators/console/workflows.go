@@ -15,7 +15,7 @@ import (
 type workflowList struct {
 	pager
 	Search       string
-	Account      *quota // account whose workflows are listed; nil means all accounts
+	Account      *accountView // account whose workflows are listed; nil means all accounts
 	Rows         []workflowRow
 	HasWorkflows bool
 	HasAccounts  bool // there is at least one account
@@ -23,7 +23,7 @@ type workflowList struct {
 
 type workflowRow struct {
 	ID, Name        string
-	Account         quota
+	Account         accountView
 	State           workflowState
 	Queue           string
 	QueueUnattended bool // no runner consumes its queue
@@ -38,11 +38,11 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		Text:      strings.TrimSpace(r.URL.Query().Get("q")),
 	}
 	list.Search = filter.Text
-	if list.HasAccounts, list.HasWorkflows, err = c.anyAccountsAnyWorkflows(ctx); err != nil {
+	if list.HasAccounts, list.HasWorkflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return list, err
 	}
 	if filter.AccountID != "" {
-		account, err := c.quota(ctx, filter.AccountID)
+		account, err := c.accountView(ctx, filter.AccountID)
 		if err != nil {
 			return list, err
 		}
@@ -75,9 +75,9 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// anyAccountsAnyWorkflows reports whether there is at least one account, and whether there is at
+// hasAccountsAndWorkflows reports whether there is at least one account, and whether there is at
 // least one workflow.
-func (c *Console) anyAccountsAnyWorkflows(
+func (c *Console) hasAccountsAndWorkflows(
 	ctx context.Context,
 ) (accounts, workflows bool, err error) {
 	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
@@ -91,8 +91,11 @@ func (c *Console) anyAccountsAnyWorkflows(
 }
 
 func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
-	row = workflowRow{ID: w.ID, Name: nameOrID(w.Name, w.ID), State: stateOf(w), Queue: w.Queue}
-	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
+	row = workflowRow{
+		ID: w.ID, Name: nameOrID(w.Name, w.ID), State: workflowStateOf(w),
+		Queue: w.Queue,
+	}
+	if row.Account, err = c.accountView(ctx, w.AccountID); err != nil {
 		return row, err
 	}
 	filter := operate.ExecutionFilter{WorkflowID: w.ID}
@@ -113,7 +116,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 
 // newWorkflowPage is the template data of the form for a new workflow.
 type newWorkflowPage struct {
-	Accounts []quota
+	Accounts []accountView
 	More     bool // there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
@@ -140,6 +143,6 @@ func (c *Console) newWorkflowPage(r *http.Request) (form newWorkflowPage, err er
 	form.Form = newFormView(ctx, "new-workflow", map[string]string{
 		"account": r.URL.Query().Get("account"), "queue": c.DemoQueue, "node": "webhook",
 	})
-	form.Accounts, err = c.quotas(ctx, accounts.Items)
+	form.Accounts, err = c.accountViews(ctx, accounts.Items)
 	return form, err
 }

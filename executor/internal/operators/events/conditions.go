@@ -31,20 +31,20 @@ const (
 	maxWorkflowsPerAccount = 100_000
 )
 
-// subjectHealth says whether the subject of an event, such as a queue or a sender, is in a good or
-// a bad state.
-type subjectHealth int
+// conditionHealth says whether the subject of an event, such as a queue or a sender, is in a good
+// or a bad state.
+type conditionHealth int
 
 const (
-	healthUnknown subjectHealth = iota // not determined; an ongoing condition continues
+	healthUnknown conditionHealth = iota // not determined; an ongoing condition continues
 	healthGood
 	healthBad
 )
 
-// subjectState is the observed state of one subject, with the texts of the events that report a
+// conditionState is the observed state of one subject, with the texts of the events that report a
 // change of this state.
-type subjectState struct {
-	health     subjectHealth
+type conditionState struct {
+	health     conditionHealth
 	workflowID string
 	queue      string
 	badText    string // the event's text if the health becomes bad
@@ -53,14 +53,14 @@ type subjectState struct {
 
 // statesByKind maps each kind of event to an account's observed states, keyed by subject. Kinds
 // that were not examined have no entry.
-type statesByKind map[string]map[string]subjectState
+type statesByKind map[string]map[string]conditionState
 
 // updateConditions compares the current states of all subjects with the stored conditions. In one
 // transaction, it stores which conditions have begun or ended, and the causes of the events that
 // will report these changes.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.RegistryIndex.AccountsWithEventSubscription()
-	open, err := e.config.Store.EventConditions(ctx)
+	open, err := e.config.Store.OngoingConditions(ctx)
 	if err != nil || len(accounts)+len(open) == 0 {
 		return err
 	}
@@ -74,7 +74,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	}
 	var changes []store.OngoingConditionChange
 	for _, a := range accounts {
-		found, err := e.currentStates(ctx, now, a, seen, byAccount[a.ID])
+		found, err := e.currentConditionStates(ctx, now, a, seen, byAccount[a.ID])
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 				store.OngoingConditionChange{OngoingCondition: c, Ended: true})
 		}
 	}
-	return e.config.Store.ChangeEventConditions(ctx, changes)
+	return e.config.Store.ChangeOngoingConditions(ctx, changes)
 }
 
 // crossAccountObservations holds the observations that updateConditions makes once for all
@@ -97,7 +97,7 @@ type crossAccountObservations struct {
 	refusedSenders map[string]store.SenderActivity // the senders with refused requests, by subject
 	// storageByQueue maps each queue that has its own stream to the storage state of that stream.
 	// The key "" stands for the shared stream.
-	storageByQueue map[string]subjectState
+	storageByQueue map[string]conditionState
 }
 
 // observeAcrossAccounts makes the observations that all accounts share. It skips an observation if
@@ -126,7 +126,8 @@ func (e *Events) observeAcrossAccounts(
 		}
 		s.refusedSenders = map[string]store.SenderActivity{}
 		for _, observed := range all {
-			s.refusedSenders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
+			subject := conditionSubjectOfTrigger(observed.WorkflowID, observed.NodeID)
+			s.refusedSenders[subject] = observed
 		}
 	}
 	if wanted(registry.EventStorageLow) {
@@ -141,12 +142,15 @@ func wantsKindOrRecovery(setting *registry.EventSubscription, kind string) bool 
 	return setting.Wants(kind) || setting.Wants(kind+registry.EventRecoveredSuffix)
 }
 
-// subjectOfTrigger returns the subject of the events about a trigger node.
-func subjectOfTrigger(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
+// conditionSubjectOfTrigger returns the subject of the events about a trigger node.
+func conditionSubjectOfTrigger(workflowID, nodeID string) string {
+	return workflowID + "/" + nodeID
+}
 
-// currentStates returns the states of all subjects whose events an account has selected. It leaves
-// out the workflow that the events start, because events must not report problems of that workflow.
-func (e *Events) currentStates(
+// currentConditionStates returns the states of all subjects whose events an account has selected.
+// It leaves out the workflow that the events start, because events must not report problems of that
+// workflow.
+func (e *Events) currentConditionStates(
 	ctx context.Context,
 	now time.Time,
 	a *registry.Account,
@@ -183,17 +187,17 @@ func (e *Events) currentStates(
 // queueStates returns the states of the queues that the workflows use, keyed by queue.
 func queueStates(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
-) map[string]subjectState {
+) map[string]conditionState {
 	named := map[string]bool{}
 	for _, w := range workflows {
 		named[w.Queue] = true
 	}
-	found := map[string]subjectState{}
+	found := map[string]conditionState{}
 	for _, q := range all {
 		if !named[q.Name] {
 			continue
 		}
-		f := subjectState{
+		f := conditionState{
 			queue:    q.Name,
 			badText:  fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
 			goodText: fmt.Sprintf("Queue %s is attended again.", q.Name),
@@ -221,20 +225,20 @@ func queueStates(
 func senderStates(
 	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
 	all map[string]store.SenderActivity,
-) map[string]subjectState {
-	found := map[string]subjectState{}
+) map[string]conditionState {
+	found := map[string]conditionState{}
 	for _, w := range workflows {
 		for _, node := range w.Triggers {
-			subject := subjectOfTrigger(w.ID, node.NodeID)
+			subject := conditionSubjectOfTrigger(w.ID, node.NodeID)
 			s, ok := all[subject]
 			if node.Sender == nil || !ok {
 				continue
 			}
-			f := subjectState{
+			f := conditionState{
 				workflowID: w.ID,
 				badText: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
 					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
-					shortened(s.RefusedReason)),
+					truncateErrorText(s.RefusedReason)),
 				goodText: fmt.Sprintf("Requests to node %s of workflow %s are verified again, "+
 					"since %s.", node.NodeID, w.ID, formatTime(s.VerifiedAt)),
 			}
@@ -259,9 +263,9 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // by queue as in crossAccountObservations.
 func storageStatesForWorkflows(
 	workflows []*registry.Workflow,
-	all map[string]subjectState,
-) map[string]subjectState {
-	found := map[string]subjectState{"": all[""]}
+	all map[string]conditionState,
+) map[string]conditionState {
+	found := map[string]conditionState{"": all[""]}
 	for _, w := range workflows {
 		if f, ok := all[w.Queue]; ok {
 			found[w.Queue] = f
@@ -272,7 +276,7 @@ func storageStatesForWorkflows(
 
 // storageStates returns the storage states of the streams, keyed by queue as in
 // crossAccountObservations. The health of a stream that does not respond is unknown.
-func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
+func (e *Events) storageStates(ctx context.Context) (map[string]conditionState, error) {
 	names, _, err := stream.StreamNames(ctx, e.config.JetStream)
 	if err != nil {
 		return nil, err
@@ -281,7 +285,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 	if err != nil {
 		return nil, fmt.Errorf("the account of NATS: %w", err)
 	}
-	all := map[string]subjectState{}
+	all := map[string]conditionState{}
 	var unanswered error
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -295,9 +299,9 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			queue, _ := stream.QueueOfStream(name)
+			queue, _ := stream.QueueOfOwnStream(name)
 			if err != nil {
-				all[queue] = subjectState{health: healthUnknown, queue: queue}
+				all[queue] = conditionState{health: healthUnknown, queue: queue}
 				unanswered = errors.Join(unanswered, fmt.Errorf("stream %s: %w", name, err))
 				return
 			}
@@ -314,8 +318,8 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 // of that storage.
 func streamStorageState(
 	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
-) (f subjectState) {
-	queue, own := stream.QueueOfStream(info.Config.Name)
+) (f conditionState) {
+	queue, own := stream.QueueOfOwnStream(info.Config.Name)
 	part := usedFraction(info.State.Bytes, info.Config.MaxBytes)
 	switch other := fullestTierFraction(account); {
 	case own:
@@ -356,9 +360,9 @@ func usedFraction(bytes uint64, limit int64) float64 {
 // names the storage in the event's text, and consequence says what happens when it is full. Between
 // storageRecoveredFraction and storageLowFraction, the health is unknown, so that an ongoing
 // condition continues.
-func storageState(usedFraction float64, storageName, consequence string) subjectState {
+func storageState(usedFraction float64, storageName, consequence string) conditionState {
 	percent := 100 * usedFraction
-	f := subjectState{
+	f := conditionState{
 		badText:  fmt.Sprintf("%s is %.0f %% full. %s", storageName, percent, consequence),
 		goodText: fmt.Sprintf("%s has room again: it is %.0f %% full.", storageName, percent),
 	}
@@ -378,7 +382,7 @@ func conditionChanges(
 	now time.Time, a *registry.Account, current statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {
 	now = store.StoredTime(now)
-	cause := func(kind, subject, text string, f subjectState) *store.EventCause {
+	cause := func(kind, subject, text string, f conditionState) *store.EventCause {
 		if !a.Events.Wants(kind) {
 			return nil
 		}

@@ -86,8 +86,8 @@ type Config struct {
 // Events creates and publishes operator events. Run and WatchConditions must each be called by a
 // single goroutine.
 type Events struct {
-	config Config
-	starts *starts.Streams
+	config       Config
+	startStreams *starts.Streams
 	// paceByTrigger caches the usual pace of the requests to each trigger node, to detect silent
 	// senders. The key is the subject of the node's sender.silent event. Only WatchConditions uses
 	// paceByTrigger, so it needs no lock.
@@ -101,7 +101,7 @@ type Events struct {
 // is called.
 func New(c Config) *Events {
 	return &Events{
-		config: c, starts: starts.New(c.JetStream),
+		config: c, startStreams: starts.New(c.JetStream),
 		paceByTrigger: map[string]requestPace{}, failureLoggedAt: map[string]time.Time{},
 	}
 }
@@ -119,7 +119,7 @@ func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 	text := fmt.Sprintf("Execution %s of workflow %s failed", f.ExecutionID, f.WorkflowID)
 	if f.Error != "" {
-		text += ": " + shortened(f.Error)
+		text += ": " + truncateErrorText(f.Error)
 	}
 	return &store.EventCause{
 		ID:          registry.EventExecutionFailed + ":" + f.ExecutionID,
@@ -132,7 +132,7 @@ func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	}
 }
 
-func shortened(text string) string {
+func truncateErrorText(text string) string {
 	if runes := []rune(text); len(runes) > maxErrorText {
 		return string(runes[:maxErrorText]) + "…"
 	}
@@ -143,7 +143,7 @@ func shortened(text string) string {
 func (e *Events) Run(ctx context.Context) {
 	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
 		e.logFailure(ctx, "could not decide operator events; retrying", e.turnCausesIntoEvents(ctx))
-		e.logFailure(ctx, "could not publish operator events; retrying", e.publish(ctx))
+		e.logFailure(ctx, "could not publish operator events; retrying", e.publishEvents(ctx))
 	})
 }
 
@@ -152,7 +152,7 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.runPeriodically(ctx, conditionCheckInterval, func(ctx context.Context) {
 		now := time.Now()
-		leads, err := e.config.Store.AcquireEventLease(ctx, e.config.ExecutorID, now,
+		leads, err := e.config.Store.AcquireConditionLease(ctx, e.config.ExecutorID, now,
 			now.Add(leaseDuration))
 		if leads && err == nil {
 			err = e.updateConditions(ctx, now)

@@ -51,7 +51,7 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 	waits, err := queues.New(queues.Config{
 		Conn:             nc,
 		JetStream:        r.JetStream,
-		QueueNames:       r.RegistryIndex.Queues,
+		QueueNames:       r.RegistryIndex.QueueNames,
 		Settings:         r.RegistryIndex.QueueSettings,
 		RecorderConsumer: "executor",
 	})
@@ -68,13 +68,13 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 		JetStream:                  r.JetStream,
 		Queues:                     waits,
 		ExecutorID:                 "here",
-		Log:                        logtest.Quiet(),
+		Log:                        logtest.Discard(),
 		RegistryIndexComplete:      func() bool { return true },
 		EnsureRegistryIndexCurrent: r.EnsureCurrent,
 		AwaitRecorded:              func(context.Context, string) {},
 		DedupWindow:                stream.DefaultSettings.DedupWindow,
 	})
-	records.SetFailureCause(r.FailureCause)
+	records.SetFailureCauseFunc(r.FailureCause)
 	return r
 }
 
@@ -95,7 +95,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 	now := time.Now()
 	var batch store.Batch
 	for n := from; n < to; n++ {
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID:             id(n),
 			AccountID:      "on-pro",
 			WorkflowID:     workflowID,
@@ -124,7 +124,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 func (r *rig) turn() {
 	r.t.Helper()
 	r.check(r.turnCausesIntoEvents(r.t.Context()))
-	r.check(r.publish(r.t.Context()))
+	r.check(r.publishEvents(r.t.Context()))
 }
 
 // executions returns the start messages published since the last call, with their inputs.
@@ -202,7 +202,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 		AcceptedAt: s.AcceptedAt,
 		RecordedAt: s.AcceptedAt,
 	}
-	if !record.HasComputedID() {
+	if !record.HasIDFromDelivery() {
 		t.Error("the record's ID is not computed from the delivery ID")
 	}
 }
@@ -238,7 +238,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	caughtUp := false
 	r.config.AwaitRecorded = func(ctx context.Context, _ string) {
 		caughtUp = true
-		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
+		_, err := r.store.Apply(ctx, store.Batch{NewRecords: []store.Record{{
 			ID:         executionID(old),
 			AccountID:  "on-pro",
 			WorkflowID: "alerts",
@@ -326,7 +326,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	r.decided("stuck", maxPublishBatch+1, time.Now().Add(-time.Minute))
 	r.failures("orders", 0, 1)
 	r.check(r.turnCausesIntoEvents(t.Context()))
-	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
+	if err := r.publishEvents(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
 		t.Errorf("publish: %v", err)
 	}
 	r.wantKinds(registry.EventExecutionFailed)
@@ -350,7 +350,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	brief, cancel := context.WithTimeout(t.Context(), loopPassTimeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- r.publish(brief) }()
+	go func() { done <- r.publishEvents(brief) }()
 	executions, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
 	r.check(err)
 	retry.Until(brief, 10*time.Millisecond, func() bool {
@@ -364,7 +364,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	r.wantKinds(registry.EventExecutionFailed)
 
 	r.config.AwaitRecorded = func(context.Context, string) {}
-	r.check(r.publish(t.Context()))
+	r.check(r.publishEvents(t.Context()))
 	if left, err := r.store.UnpublishedEvents(t.Context(), nil, 1); err != nil || len(left) > 0 {
 		t.Errorf("left: %+v, %v", left, err)
 	}
@@ -401,7 +401,7 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	r.config.AwaitRecorded = func(context.Context, string) { tried.Add(1) }
 	r.failures("orders", 0, 1)
 	r.check(r.turnCausesIntoEvents(t.Context()))
-	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
+	if err := r.publishEvents(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
 		t.Errorf("publish: %v", err)
 	}
 	r.wantKinds(registry.EventExecutionFailed)
@@ -421,7 +421,7 @@ func TestAnEventDoesNotFollowItsWorkflow(t *testing.T) {
 		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 	})
 	r.check(err)
-	r.check(r.publish(t.Context()))
+	r.check(r.publishEvents(t.Context()))
 	r.wantKinds()
 	if left, err := r.store.UnpublishedEvents(t.Context(), nil, 1); err != nil || len(left) > 0 {
 		t.Errorf("left: %+v, %v", left, err)
@@ -575,7 +575,7 @@ func TestAStormDelaysNoOtherAccount(t *testing.T) {
 	r.failures("orders", n, n+2*store.MaxCausesPerDecision)
 	r.turn()
 	r.wantKinds()
-	r.check(r.store.ChangeEventConditions(t.Context(), []store.OngoingConditionChange{{
+	r.check(r.store.ChangeOngoingConditions(t.Context(), []store.OngoingConditionChange{{
 		OngoingCondition: store.OngoingCondition{
 			AccountID: "on-free", Kind: registry.EventStorageLow, Since: time.Now(),
 		},
@@ -652,14 +652,14 @@ func TestAQueueOfWhichTheStateIsUnknown(t *testing.T) {
 	unknown := []queues.Group{{Name: "main", MembersUnknown: true}}
 	for _, test := range []struct {
 		queue queues.Queue
-		want  subjectHealth
+		want  conditionHealth
 	}{
 		{queues.Queue{Incomplete: true}, healthUnknown},
 		{queues.Queue{Incomplete: true, Waiting: 1}, healthUnknown},
 		{queues.Queue{Groups: unknown}, healthGood},
 		{queues.Queue{Groups: unknown, Waiting: 1}, healthUnknown},
 	} {
-		test.queue.Name, test.queue.Oldest = "q", now.Add(-time.Hour)
+		test.queue.Name, test.queue.OldestAcceptedAt = "q", now.Add(-time.Hour)
 		states := queueStates(now, []*registry.Workflow{{Queue: "q"}},
 			[]queues.Queue{test.queue})
 		if state := states["q"]; len(states) != 1 || state.health != test.want {
@@ -684,7 +684,7 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 		t.Helper()
 		report++
 		s.WorkflowID, s.NodeID = "orders", "node"
-		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now,
+		r.check(r.store.AddSenderActivity(t.Context(), fmt.Sprint("report ", report), now,
 			[]store.SenderActivity{s}))
 	}
 	seen(store.SenderActivity{
@@ -803,7 +803,7 @@ func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	var lines logtest.Buffer
-	log := logtest.Quiet()
+	log := logtest.Discard()
 	log.SetOutput(&lines)
 	r.config.Log = log
 	r.config.JetStream = offlineStream{r.JetStream, own.StreamName("apart")}
@@ -814,7 +814,7 @@ func TestConditionsWhileAStreamIsOffline(t *testing.T) {
 	if i := r.wantKinds(registry.EventStorageLow)[0]; i.Queue != "" {
 		t.Errorf("%+v", i)
 	}
-	if open, err := r.store.EventConditions(t.Context()); err != nil || len(open) != 2 {
+	if open, err := r.store.OngoingConditions(t.Context()); err != nil || len(open) != 2 {
 		t.Errorf("%+v, %v", open, err)
 	}
 	if n := strings.Count(lines.String(), "offline"); n != 1 {
@@ -828,7 +828,7 @@ func (r *rig) requests(at ...time.Time) {
 	r.t.Helper()
 	var batch store.Batch
 	for i, at := range at {
-		batch.New = append(batch.New, store.Record{
+		batch.NewRecords = append(batch.NewRecords, store.Record{
 			ID:         id(int(at.UnixMilli()%1_000_000)*1_000 + i),
 			AccountID:  "on-pro",
 			WorkflowID: "orders",
@@ -876,7 +876,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.wantKinds()
 	// A request that starts nothing, here because of the filter, counts as a request, so the node
 	// is not silent.
-	r.check(r.store.AddFilteredRequests(t.Context(), "filtered", now, []store.FilteredRequests{{
+	r.check(r.store.AddFilteredRequests(t.Context(), "filtered", now, []store.FilteredSummary{{
 		WorkflowID: "orders",
 		NodeID:     "node",
 		Count:      1,
@@ -908,7 +908,7 @@ func TestASilentSenderByANumber(t *testing.T) {
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)
 	r.lookAt(now.Add(5 * time.Minute))
-	if open, err := r.store.EventConditions(t.Context()); err != nil || len(open) != 0 {
+	if open, err := r.store.OngoingConditions(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("%+v, %v", open, err)
 	}
 }

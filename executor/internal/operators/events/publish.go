@@ -20,11 +20,11 @@ import (
 // maxPublishBatch is the maximum number of events marked as published together.
 const maxPublishBatch = 50
 
-// publish publishes the start messages of decided events, and marks the events as published. If a
-// queue's stream does not store a message, publish leaves out the workflows of that queue, so that
-// it tries the queue only once and reaches the events of all other queues. It returns the errors of
-// the queues that failed.
-func (e *Events) publish(ctx context.Context) error {
+// publishEvents publishes the start messages of decided events, and marks the events as published.
+// If a queue's stream does not store a message, publish leaves out the workflows of that queue, so
+// that it tries the queue only once and reaches the events of all other queues. It returns the
+// errors of the queues that failed.
+func (e *Events) publishEvents(ctx context.Context) error {
 	failedQueues := map[string]bool{}
 	var failedWorkflows []string
 	var failures error
@@ -95,7 +95,7 @@ func (e *Events) publishToQueue(
 ) (published int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queuePublishTimeout)
 	defer cancel()
-	recorded, err := e.recordedExecutions(ctx, queue, events)
+	recorded, err := e.recordedExecutionIDs(ctx, queue, events)
 	if err != nil {
 		return 0, fmt.Errorf("queue %s: %w", queue, err)
 	}
@@ -115,11 +115,11 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions returns the IDs of those executions of the given events that are already
+// recordedExecutionIDs returns the IDs of those executions of the given events that are already
 // recorded, as a set. All events must be of the given queue. If the first event is older than half
 // the deduplication window, the stream may no longer recognize its start message as a duplicate, so
-// recordedExecutions first waits until everything in the queue's streams is recorded.
-func (e *Events) recordedExecutions(
+// recordedExecutionIDs first waits until everything in the queue's streams is recorded.
+func (e *Events) recordedExecutionIDs(
 	ctx context.Context, queue string, events []store.Event,
 ) (map[string]bool, error) {
 	if time.Since(events[0].DecidedAt) > e.config.DedupWindow/2 {
@@ -166,7 +166,7 @@ func (e *Events) publishStart(ctx context.Context, event store.Event) error {
 		Payload:    payload,
 		Trace:      newTraceparent(),
 	}
-	_, err = e.starts.Publish(ctx, start.Queue, start.WorkflowID,
+	_, err = e.startStreams.Publish(ctx, start.Queue, start.WorkflowID,
 		func(layout stream.Layout) (*nats.Msg, error) { return layout.StartMessage(start) })
 	return err
 }

@@ -30,7 +30,7 @@ const (
 // requestPace is the usual pace of the requests to a node, as of the last request.
 type requestPace struct {
 	lastRequestAt time.Time     // the time of the last request
-	longestPause  time.Duration // between two requests; 0 if there were too few requests
+	longestGap    time.Duration // between two requests; 0 if there were too few requests
 }
 
 // silenceStates returns the states of the trigger nodes of active workflows, by subject. It leaves
@@ -38,7 +38,7 @@ type requestPace struct {
 func (e *Events) silenceStates(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription,
 	workflows []*registry.Workflow, open []store.OngoingCondition,
-) (map[string]subjectState, error) {
+) (map[string]conditionState, error) {
 	lasts, err := e.lastRequestTimes(ctx, workflows)
 	if err != nil {
 		return nil, err
@@ -49,13 +49,13 @@ func (e *Events) silenceStates(
 			began[c.Subject] = c.Since
 		}
 	}
-	found := map[string]subjectState{}
+	found := map[string]conditionState{}
 	for _, w := range workflows {
 		if !w.Active {
 			continue
 		}
 		for _, node := range w.Triggers {
-			subject := subjectOfTrigger(w.ID, node.NodeID)
+			subject := conditionSubjectOfTrigger(w.ID, node.NodeID)
 			last := lasts[subject]
 			if last.IsZero() {
 				continue // its tokens were never used
@@ -91,8 +91,8 @@ func (e *Events) silenceStates(
 func (e *Events) silenceState(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,
-) (f subjectState, err error) {
-	f = subjectState{
+) (f conditionState, err error) {
+	f = conditionState{
 		health:     healthGood,
 		workflowID: w.ID,
 		goodText: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
@@ -118,11 +118,11 @@ func (e *Events) silenceState(
 	if err != nil {
 		return f, err
 	}
-	if usual.longestPause > 0 && silence >= silenceFactor*usual.longestPause {
+	if usual.longestGap > 0 && silence >= silenceFactor*usual.longestGap {
 		f.health = healthBad
 		f.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
 			"pause of the 7 days before was about %s.",
-			nodeID, w.ID, formatTime(last), usual.longestPause)
+			nodeID, w.ID, formatTime(last), usual.longestGap)
 	}
 	return f, nil
 }
@@ -149,7 +149,7 @@ func (e *Events) lastRequestTimes(
 		for _, node := range w.Triggers {
 			for _, token := range node.Tokens {
 				id := token.Hash.ID()
-				subjects[id] = subjectOfTrigger(w.ID, node.NodeID)
+				subjects[id] = conditionSubjectOfTrigger(w.ID, node.NodeID)
 				if tokens = append(tokens, id); len(tokens) == tokenQueryBatchSize {
 					if err := ask(); err != nil {
 						return nil, err
@@ -169,7 +169,7 @@ func (e *Events) lastRequestTimes(
 func (e *Events) lastRequestWithoutStart(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
-	filtered, err := e.config.Store.FilteredRequests(ctx, workflowID, nodeID)
+	filtered, err := e.config.Store.FilteredSummary(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
 	}
@@ -189,7 +189,7 @@ func (e *Events) lastRequestWithoutStart(
 func (e *Events) usualPace(
 	ctx context.Context, w *registry.Workflow, nodeID string, last time.Time,
 ) (requestPace, error) {
-	subject := subjectOfTrigger(w.ID, nodeID)
+	subject := conditionSubjectOfTrigger(w.ID, nodeID)
 	if known, ok := e.paceByTrigger[subject]; ok && known.lastRequestAt.Equal(last) {
 		return known, nil
 	}
@@ -204,15 +204,15 @@ func (e *Events) usualPace(
 	if err != nil {
 		return requestPace{}, err
 	}
-	p := requestPace{lastRequestAt: last, longestPause: longestPause(counts)}
+	p := requestPace{lastRequestAt: last, longestGap: longestGap(counts)}
 	e.paceByTrigger[subject] = p
 	return p, nil
 }
 
-// longestPause returns the longest pause between two requests, to a precision of paceResolution.
+// longestGap returns the longest pause between two requests, to a precision of paceResolution.
 // counts holds the number of requests in each interval. If there were fewer than minRequestsForPace
-// requests, longestPause returns 0.
-func longestPause(counts []store.IntervalCount) (longest time.Duration) {
+// requests, longestGap returns 0.
+func longestGap(counts []store.IntervalCount) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {
 		n += c.Records

@@ -175,7 +175,7 @@ func accessToExecution(id string) accessCheck {
 // known.
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
-		if _, isMessage := parseMessageKey(id); isMessage {
+		if _, isMessage := parseMessageDeadLetterID(id); isMessage {
 			return notFoundError("dead letter", id, "")
 		}
 		return accessToExecution(id)(ctx, s, caller)

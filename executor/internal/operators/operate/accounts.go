@@ -26,16 +26,16 @@ func (s *Service) Plans(
 		func(context.Context) (api.List[api.Plan], error) {
 			plans := s.config.RegistryIndex.Plans().Record
 			if accountID != "" {
-				plans = s.visiblePlan(caller, accountID, plans)
+				plans = s.visiblePlanAsList(caller, accountID, plans)
 			}
 			return newPageOfCatalog(plansCursorKind, plans, page, s.apiPlan,
 				func(p registry.Plan) string { return p.ID })
 		})
 }
 
-// visiblePlan returns the plan of an account, as a list with one element. It returns nil if the
-// caller has no access to the account, or if catalog lacks the account's plan.
-func (s *Service) visiblePlan(
+// visiblePlanAsList returns the plan of an account, as a list with one element. It returns nil if
+// the caller has no access to the account, or if catalog lacks the account's plan.
+func (s *Service) visiblePlanAsList(
 	caller Caller, accountID string, catalog registry.Plans,
 ) registry.Plans {
 	have, ok := s.config.RegistryIndex.Account(accountID)
@@ -135,7 +135,7 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 	}
 	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil || AccountETag(apiAccount(a)) != etag {
-			return edit.ErrChangedSince
+			return edit.ErrPreconditionFailed
 		}
 		return nil
 	})
@@ -146,7 +146,7 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 func WithAccountIfExists(ctx context.Context) context.Context {
 	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil {
-			return edit.ErrChangedSince
+			return edit.ErrPreconditionFailed
 		}
 		return nil
 	})
@@ -166,7 +166,7 @@ func (s *Service) PatchAccount(
 					return err
 				}
 				if put.Plan == "" {
-					return &edit.InvalidError{Field: "plan", Problem: "is required"}
+					return &edit.InvalidFieldError{Field: "plan", Problem: "is required"}
 				}
 				*name, *plan = put.Name, put.Plan
 				return nil
@@ -186,7 +186,7 @@ func (s *Service) PutAccount(
 	if mustBeNew {
 		ctx = edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 			if a != nil {
-				return edit.ErrChangedSince
+				return edit.ErrPreconditionFailed
 			}
 			return nil
 		})
@@ -216,7 +216,7 @@ func (s *Service) resolvePlan(accountID, plan string) (string, error) {
 		return have.Record.Plan, nil
 	}
 	if s.config.DefaultPlan == "" {
-		return "", &edit.InvalidError{
+		return "", &edit.InvalidFieldError{
 			Field:   "plan",
 			Problem: "is required for a new account: there is no default plan (--default-plan)",
 		}
@@ -247,7 +247,7 @@ func apiAccount(a *registry.Account) api.Account {
 		Name:      a.Name,
 		Plan:      a.Plan,
 		CreatedAt: a.CreatedAt,
-		Events:    apiEventSetting(a.Events),
+		Events:    apiEventSubscription(a.Events),
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// restoreTimeout is the maximum time for restoring one part of a backup.
-const restoreTimeout = time.Minute
+// restorePartTimeout is the maximum time for restoring one part of a backup.
+const restorePartTimeout = time.Minute
 
 // BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one
 // line of JSON. BackUpRecords has no time limit. If write returns an error, BackUpRecords returns
@@ -98,7 +98,7 @@ func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {
 	r := newAccessRule("RestoreRecords", accessToAllAccounts)
-	return s.runChangeWithoutResult(ctx, caller, r, restoreTimeout,
+	return s.runChangeWithoutResult(ctx, caller, r, restorePartTimeout,
 		func(ctx context.Context) error {
 			var read store.BackupPart
 			if err := json.Unmarshal(part, &read); err != nil {
@@ -131,7 +131,7 @@ func (s *Service) RestoreRecords(
 							"installation in which nothing was done yet.",
 					}
 				}
-				entry := edit.NewEntry(edit.ActorOf(ctx), audit.ActionRestore)
+				entry := edit.NewAuditEntry(edit.ActorOf(ctx), audit.ActionRestore)
 				entry.At = time.Now()
 				read.Audit = append(read.Audit, audit.ToStoreEntry(entry))
 			}

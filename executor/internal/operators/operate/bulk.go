@@ -32,15 +32,15 @@ type bulkRestart struct {
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// marksRequeued reports whether the originals are marked as requeued. If so, startedCount is
+	// marksRequeued reports whether the originals are marked as requeued. If so, restartedCount is
 	// the number of originals that this call marked; otherwise, it is the number of start messages
 	// that this call stored.
 	marksRequeued bool
 
 	oldestSequences map[string]uint64 // oldest stream sequence by queue; 0 if it is not known
 
-	startedCount int  // number of restarted executions: see marksRequeued
-	mayHaveMore  bool // whether more executions may match
+	restartedCount int  // number of restarted executions: see marksRequeued
+	mayHaveMore    bool // whether more executions may match
 
 	mu             sync.Mutex
 	triggerLookups map[[2]string]func() (*edit.TriggerInfo, error)
@@ -63,25 +63,26 @@ func (s *Service) newBulkRestart(
 // limitReached reports whether the call has restarted its maximum number of executions, or has no
 // time left for another batch. It also stores the result in mayHaveMore, for the response.
 func (b *bulkRestart) limitReached() bool {
-	b.mayHaveMore = b.startedCount >= b.service.config.MaxBulkItems || time.Now().After(b.deadline)
+	b.mayHaveMore = b.restartedCount >= b.service.config.MaxBulkItems ||
+		time.Now().After(b.deadline)
 	return b.mayHaveMore
 }
 
-// startMatching restarts the records that match a filter, oldest first. It skips executions that
+// restartMatching restarts the records that match a filter, oldest first. It skips executions that
 // were accepted after the call began. Otherwise, the call would never end if the new executions
 // also failed immediately.
-func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilter) error {
+func (b *bulkRestart) restartMatching(ctx context.Context, filter store.RecordFilter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
 	after := store.RecordPosition{}
 	for !b.limitReached() {
-		limit := min(bulkBatchSize, b.service.config.MaxBulkItems-b.startedCount)
+		limit := min(bulkBatchSize, b.service.config.MaxBulkItems-b.restartedCount)
 		found, err := b.service.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err
 		}
-		if err := b.startBatch(ctx, found); err != nil {
+		if err := b.restartBatch(ctx, found); err != nil {
 			return err
 		}
 		if len(found) < limit {
@@ -93,9 +94,9 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilt
 	return nil
 }
 
-// startBatch starts a new execution for each record. If the bulk call is a requeue, startBatch also
-// marks the originals as requeued before it returns.
-func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) error {
+// restartBatch starts a new execution for each record. If the bulk call is a requeue, restartBatch
+// also marks the originals as requeued before it returns.
+func (b *bulkRestart) restartBatch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
 	for i, r := range records {
@@ -115,7 +116,7 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 	var mark []store.Requeue
 	stored := 0
 	for chunk := range slices.Chunk(allIndexes(records), bulkWorkers) {
-		if err = b.startInOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
+		if err = b.restartInOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
 			if fresh {
 				stored++
 			}
@@ -125,11 +126,11 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 		}
 	}
 	if !b.marksRequeued {
-		b.startedCount += stored
+		b.restartedCount += stored
 		return err
 	}
 	marked, markErr := b.service.config.Store.MarkRequeued(ctx, mark)
-	b.startedCount += len(marked)
+	b.restartedCount += len(marked)
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.
 	_ = b.service.config.Changes.Publish(marked)
 	return errors.Join(err, markErr)
@@ -143,14 +144,14 @@ func allIndexes(records []store.Record) []int {
 	return all
 }
 
-// startInOrder restarts the records whose indexes are in chunk. It reads their requests
+// restartInOrder restarts the records whose indexes are in chunk. It reads their requests
 // concurrently, and then starts the new executions one by one, in the order of the records.
 //
 // starts holds a start message for each record, still without the request. known is the set of the
-// IDs of new executions that already exist; startInOrder does not start these again. For each
-// record whose new execution exists in the end, startInOrder calls onStarted with the record's
+// IDs of new executions that already exist; restartInOrder does not start these again. For each
+// record whose new execution exists in the end, restartInOrder calls onStarted with the record's
 // index i. fresh reports whether this call started the execution.
-func (b *bulkRestart) startInOrder(
+func (b *bulkRestart) restartInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, onStarted func(i int, fresh bool),
 ) error {
@@ -179,7 +180,7 @@ func (b *bulkRestart) startInOrder(
 		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
 			onStarted(i, fresh)
-		} else if err = b.countSkipped(err); err != nil {
+		} else if err = b.countIfSkippable(err); err != nil {
 			return err
 		}
 	}
@@ -199,9 +200,9 @@ func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool 
 	return record.StreamSequence < oldest
 }
 
-// countSkipped counts an execution that cannot be restarted because of err, and returns nil. If err
-// may affect other executions as well, countSkipped counts nothing and returns err.
-func (b *bulkRestart) countSkipped(err error) error {
+// countIfSkippable counts an execution that cannot be restarted because of err, and returns nil. If
+// err may affect other executions as well, countIfSkippable counts nothing and returns err.
+func (b *bulkRestart) countIfSkippable(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
 		!slices.Contains([]string{

@@ -22,10 +22,10 @@ type DeadLetterSelection struct {
 func (s DeadLetterSelection) check() error {
 	switch f := s.Filter; {
 	case len(s.IDs) > maxBulkIDs:
-		return &edit.InvalidError{Field: "ids", Problem: "must be at most 10000"}
+		return &edit.InvalidFieldError{Field: "ids", Problem: "must be at most 10000"}
 	case s.IDs != nil &&
 		(f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field:   "ids",
 			Problem: "must not be combined with workflowId, reason, since or until",
 		}
@@ -42,7 +42,7 @@ func (s DeadLetterSelection) splitIDs() (executions []string, messages []store.M
 			continue
 		}
 		seen[id] = true
-		key, isMessage := parseMessageKey(id)
+		key, isMessage := parseMessageDeadLetterID(id)
 		switch {
 		case !isMessage:
 			executions = append(executions, id)
@@ -73,10 +73,10 @@ func (s *Service) RequeueDeadLetters(
 			if selected.IDs != nil {
 				err = b.requeueSelected(ctx, selected)
 			} else {
-				err = b.requeueFiltered(ctx, selected.Filter)
+				err = b.requeueMatching(ctx, selected.Filter)
 			}
 			return api.Requeued{
-					Requeued: b.startedCount,
+					Requeued: b.restartedCount,
 					Left:     b.skippedCounts(),
 					More:     b.mayHaveMore,
 				},
@@ -94,7 +94,7 @@ func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSe
 		ids = ids[len(chunk):]
 		letters, err := b.service.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
-			err = b.startBatch(ctx, letters)
+			err = b.restartBatch(ctx, letters)
 		}
 		if err != nil {
 			return err
@@ -146,8 +146,8 @@ func (s *Service) deadLettersOf(
 	return letters, nil
 }
 
-func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilter) error {
-	if err := b.startMatching(ctx, filter.RecordFilter()); err != nil || filter.AccountID != "" {
+func (b *bulkRestart) requeueMatching(ctx context.Context, filter DeadLetterFilter) error {
+	if err := b.restartMatching(ctx, filter.RecordFilter()); err != nil || filter.AccountID != "" {
 		return err
 	}
 	aside := store.AsideFilter{
@@ -183,13 +183,13 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 		}
 		_, recovered, err := b.service.recoverMessage(ctx, messageDeadLetterID(key), key)
 		if err != nil {
-			err = b.countSkipped(err)
+			err = b.countIfSkippable(err)
 		}
 		if err != nil {
 			return err
 		}
 		if recovered {
-			b.startedCount++
+			b.restartedCount++
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func (s *Service) DismissDeadLetters(
 				result.Dismissed, err = s.dismissSelected(ctx, selected)
 				return result, err
 			}
-			return s.dismissFiltered(ctx, selected.Filter)
+			return s.dismissMatching(ctx, selected.Filter)
 		})
 }
 
@@ -247,7 +247,7 @@ func (s *Service) dismissSelected(
 	return dismissed, nil
 }
 
-func (s *Service) dismissFiltered(
+func (s *Service) dismissMatching(
 	ctx context.Context, filter DeadLetterFilter,
 ) (result api.Dismissed, err error) {
 	deadline := time.Now().Add(bulkTimeout - lastBatchTimeReserve)

@@ -23,7 +23,7 @@ import (
 // processes crash in between:
 //
 //  1. The database records that cancellation was requested, in one transaction with the audit
-//     entry. From then on the request is durable: if this process ends, CompleteCancellations
+//     entry. From then on the request is durable: if this process ends, RunCancellationRecovery
 //     repeats the remaining steps.
 //  2. The execution's ID is put as a key into the cancellations bucket. Runners look for the key
 //     after a message arrives, before its handler begins, and while the handler runs: see package
@@ -41,8 +41,8 @@ import (
 // different execution with a different ID, and can begin only after this one has ended.
 
 const (
-	// cancelCompletionInterval is the interval at which CompleteCancellations looks for incomplete
-	// cancellations.
+	// cancelCompletionInterval is the interval at which RunCancellationRecovery looks for
+	// incomplete cancellations.
 	cancelCompletionInterval = 5 * time.Second
 	// cancelBatchSize is the maximum number of executions canceled together.
 	cancelBatchSize = 500
@@ -103,18 +103,21 @@ type CancelSelection struct {
 func (c CancelSelection) check() error {
 	switch f := c.Filter; {
 	case len(c.IDs) > maxBulkIDs:
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field:   "ids",
 			Problem: fmt.Sprintf("must be at most %d", maxBulkIDs),
 		}
 	case c.IDs != nil &&
 		(f.WorkflowID != "" || f.Status != "" || !f.Since.IsZero() || !f.Until.IsZero()):
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field:   "ids",
 			Problem: "must not be combined with workflowId, status, since or until",
 		}
 	case c.IDs == nil && f.WorkflowID == "":
-		return &edit.InvalidError{Field: "workflowId", Problem: "is required, unless ids are given"}
+		return &edit.InvalidFieldError{
+			Field:   "workflowId",
+			Problem: "is required, unless ids are given",
+		}
 	}
 	return nil
 }
@@ -316,12 +319,12 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes interrupted cancellations until the context is done. A
+// RunCancellationRecovery completes interrupted cancellations until the context is done. A
 // cancellation may be interrupted because its process has ended, or because the database or the
 // bucket was restored from an older copy. It does not restore the bucket's keys of executions that
 // were accepted longer ago than maxAge, the time for which streams keep messages, because the start
 // messages of these executions are gone.
-func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
+func RunCancellationRecovery(ctx context.Context, s *Service, maxAge time.Duration) {
 	conn := s.config.JetStream.Conn()
 	connected := conn.StatusChanged(nats.CONNECTED)
 	defer conn.RemoveStatusListener(connected)
@@ -336,7 +339,7 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 		if err == nil {
 			reconciled = now
 		}
-		_ = s.forEachBatch(ctx, store.RecordFilter{Canceling: true},
+		_ = s.forEachBatch(ctx, store.RecordFilter{OnlyCanceling: true},
 			func(records []store.Record) error {
 				ended, err := s.finishCancel(ctx, records)
 				_ = s.config.Changes.Publish(ended)

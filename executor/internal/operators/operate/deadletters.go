@@ -23,16 +23,17 @@ const (
 	reportIDPrefix  = "report-"
 )
 
-// IsMessageID reports whether a dead letter with the given ID is a message that was put aside, and
-// not an execution.
-func IsMessageID(id string) bool {
-	_, ok := parseMessageKey(id)
+// IsMessageDeadLetterID reports whether a dead letter with the given ID is a message that was put
+// aside, and not an execution.
+func IsMessageDeadLetterID(id string) bool {
+	_, ok := parseMessageDeadLetterID(id)
 	return ok
 }
 
-// parseMessageKey is the inverse of messageDeadLetterID. ok is false if the ID begins neither with
-// messageIDPrefix nor with reportIDPrefix. If the sequence is invalid, StreamSequence is 0.
-func parseMessageKey(id string) (key store.MessageKey, ok bool) {
+// parseMessageDeadLetterID is the inverse of messageDeadLetterID. ok is false if the ID begins
+// neither with messageIDPrefix nor with reportIDPrefix. If the sequence is invalid, StreamSequence
+// is 0.
+func parseMessageDeadLetterID(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messageIDPrefix)
 	if !ok {
 		if number, ok = strings.CutPrefix(id, reportIDPrefix); !ok {
@@ -100,7 +101,7 @@ func (p PageOptions) cursorDeadLetter() (none store.DeadLetter, err error) {
 	if err != nil || at.IsZero() {
 		return none, err
 	}
-	key, isMessage := parseMessageKey(id[0])
+	key, isMessage := parseMessageDeadLetterID(id[0])
 	if !isMessage {
 		return store.DeadLetter{Record: &store.Record{AcceptedAt: at, ID: id[0]}}, nil
 	}
@@ -121,7 +122,7 @@ func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 			// The database refused this message after the executor had decoded it, so the subject
 			// is valid: the workflow ID and the node ID can be taken from it.
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
-			if !stream.IsProgress(m.Subject) {
+			if !stream.IsProgressSubject(m.Subject) {
 				letter.NodeID = parts[len(parts)-1]
 			}
 		}

@@ -37,7 +37,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
 			defer cancel()
-			if version, err := s.config.Store.DatabaseSchema(reading); err == nil {
+			if version, err := s.config.Store.DatabaseSchemaVersion(reading); err == nil {
 				// If the database does not respond, Members omits its schema version: the rest of
 				// the response is still useful.
 				all.Database = version
@@ -48,7 +48,7 @@ func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, erro
 					ids = []string{}
 				}
 				all.Items = append(all.Items, api.Member{
-					Instance:         m.Instance,
+					Instance:         m.InstanceID,
 					Role:             m.Role,
 					Version:          m.Info.Version,
 					Schema:           m.Info.SchemaVersion,
@@ -70,8 +70,8 @@ func LoopbackOrigin(base string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// endpoint is the configuration of the webhook endpoint, as senders see it.
-type endpoint struct {
+// webhookEndpoint is the configuration of the webhook endpoint, as senders see it.
+type webhookEndpoint struct {
 	publicURL string // without a trailing slash
 	// publicURLConfigured reports whether the public URL is configured. Without a configured public
 	// URL, ingresses cannot verify signatures over the URL.
@@ -80,20 +80,20 @@ type endpoint struct {
 	maxBodyBytes        int64
 }
 
-// defaultEndpoint is the endpoint of an ingress with default settings. It is used while no ingress
-// is alive.
-var defaultEndpoint = endpoint{
+// defaultWebhookEndpoint is the endpoint of an ingress with default settings. It is used while no
+// ingress is alive.
+var defaultWebhookEndpoint = webhookEndpoint{
 	publicURL: "http://127.0.0.1:8080",
 	deliveryIDHeaders: append(webhook.PriorityDeliveryIDHeaders(),
 		webhook.DefaultDeliveryIDHeaders()...),
-	maxBodyBytes: webhook.MaxBodyBytes,
+	maxBodyBytes: webhook.DefaultMaxBodyBytes,
 }
 
 // ingressEndpoint combines the settings of the live ingresses. If they differ, it uses the smallest
 // body limit, and the public URL and the delivery ID headers of the first ingress that has them.
 // Config.PublicURL takes precedence over the ingresses' public URL.
-func (s *Service) ingressEndpoint() endpoint {
-	at := defaultEndpoint
+func (s *Service) ingressEndpoint() webhookEndpoint {
+	at := defaultWebhookEndpoint
 	ingresses := s.config.Membership.IngressSettings()
 	// Sort the ingresses, whose order is random, to return the same result for each call.
 	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
@@ -126,7 +126,7 @@ func (s *Service) ingressEndpoint() endpoint {
 // webhook.PriorityDeliveryIDHeaders, other places that the sender uses, and the remaining
 // configured headers. headers holds the names of the sources that are a single header. info is nil
 // if the node has no sender.
-func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
+func (at webhookEndpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&
 		slices.Contains(webhook.PriorityDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {

@@ -48,11 +48,11 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // NewChangedSinceError returns the error for a change that is refused because somebody else has
-// changed the same setting since the caller read it. Its cause is edit.ErrChangedSince. The cause
-// matters if the registry's editor has checked the change against an outdated copy of the registry:
-// the editor then tries the change again with a current copy.
+// changed the same setting since the caller read it. Its cause is edit.ErrPreconditionFailed. The
+// cause matters if the registry's editor has checked the change against an outdated copy of the
+// registry: the editor then tries the change again with a current copy.
 func NewChangedSinceError(detail string) error {
-	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
+	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrPreconditionFailed}
 }
 
 func notFoundError(kind, id, more string) error {
@@ -81,9 +81,9 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return &Error{Code: api.CodeInvalid, Fields: fields, Cause: err}
 	}
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
-		return failed(api.CodeNotFound, "There is no "+missing.What+".")
+		return failed(api.CodeNotFound, "There is no "+missing.Item+".")
 	}
-	if lagging, ok := errors.AsType[*consistency.LaggingError](err); ok {
+	if lagging, ok := errors.AsType[*consistency.UnconfirmedError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
 				"change: that is safe, and waits again.",
@@ -112,9 +112,9 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, edit.ErrAccountNotEmpty):
 		return failed(api.CodeAccountNotEmpty, "")
-	case errors.Is(err, edit.ErrChangedSince):
+	case errors.Is(err, edit.ErrPreconditionFailed):
 		return failed(api.CodeChangedSince, "")
-	case errors.Is(err, edit.ErrQueueMoves):
+	case errors.Is(err, edit.ErrQueueMoving):
 		return failed(api.CodeQueueMoves, "")
 	case errors.Is(err, edit.ErrOrderedExecutionsWaiting):
 		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
@@ -134,7 +134,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	case errors.Is(err, edit.ErrLastSecret):
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
-		return failed(api.CodeSecretsKeyMissing, missingKeyMessage(err))
+		return failed(api.CodeSecretsKeyMissing, missingEncryptionKeyMessage(err))
 	case errors.Is(err, errUnavailable) || errors.Is(err, starts.ErrQueueMoving) ||
 		errors.Is(err, consistency.ErrNotCurrent) || isNATSUnavailable(err) ||
 		store.IsUnavailable(err) ||
@@ -163,10 +163,10 @@ func streamFullMessage(err error) string {
 		"space, or take the setting back."
 }
 
-// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
-// no key is configured, the error names none, and missingKeyMessage returns "", so that the general
-// text of the error code is shown.
-func missingKeyMessage(err error) string {
+// missingEncryptionKeyMessage returns a message that names the encryption key needed to open sealed
+// data. If no key is configured, the error names none, and missingEncryptionKeyMessage returns "",
+// so that the general text of the error code is shown.
+func missingEncryptionKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
 		return ""
@@ -175,10 +175,10 @@ func missingKeyMessage(err error) string {
 		"executor's --secrets-key-file.", opening.ID)
 }
 
-// invalidFields returns the fields of every InvalidError in an error, including joined errors.
+// invalidFields returns the fields of every InvalidFieldError in an error, including joined errors.
 func invalidFields(err error) []api.FieldError {
 	switch e := err.(type) { //nolint:errorlint // errors.As would stop at the first
-	case *edit.InvalidError:
+	case *edit.InvalidFieldError:
 		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
 	case interface{ Unwrap() error }:
 		return invalidFields(e.Unwrap())

@@ -76,7 +76,7 @@ func WithEventSubscriptionCondition(
 		if a == nil {
 			return check(nil)
 		}
-		return check(apiEventSetting(a.Events))
+		return check(apiEventSubscription(a.Events))
 	})
 }
 
@@ -116,11 +116,11 @@ func (s *Service) eventSubscriptionOf(
 	a *registry.Account,
 ) (api.Events, error) {
 	events := api.Events{
-		PutEvents:  *apiEventSetting(a.Events),
+		PutEvents:  *apiEventSubscription(a.Events),
 		Since:      a.Events.SubscribedAt,
 		Conditions: []api.EventCondition{},
 	}
-	open, err := s.config.Store.EventConditions(ctx)
+	open, err := s.config.Store.OngoingConditions(ctx)
 	if err != nil {
 		return api.Events{}, err
 	}
@@ -146,8 +146,8 @@ func apiCondition(c store.OngoingCondition) api.EventCondition {
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string { return registry.EventKinds() }
 
-// apiEventSetting converts operator event settings to the API's form. nil becomes nil.
-func apiEventSetting(e *registry.EventSubscription) *api.PutEvents {
+// apiEventSubscription converts operator event settings to the API's form. nil becomes nil.
+func apiEventSubscription(e *registry.EventSubscription) *api.PutEvents {
 	if e == nil {
 		return nil
 	}

@@ -91,7 +91,7 @@ func (s *Service) ExecutionDetail(
 			if err != nil {
 				return none, err
 			}
-			request, err := s.readStartRequest(ctx, record)
+			request, err := s.readStoredRequest(ctx, record)
 			if err != nil {
 				return none, err
 			}
@@ -150,8 +150,8 @@ func executionOf(r store.Record) Execution {
 	}}
 }
 
-// startRequest is the request that started an execution, as stored in the stream.
-type startRequest struct {
+// storedRequest is the request that started an execution, as stored in the stream.
+type storedRequest struct {
 	storedAt       time.Time         // zero if the message is no longer in the stream
 	payload        execution.Payload // empty if the body was not read
 	headers, query execution.Values
@@ -160,27 +160,27 @@ type startRequest struct {
 	orderKey       string // "" if the execution is not ordered
 }
 
-func (r startRequest) expired() bool { return r.storedAt.IsZero() }
+func (r storedRequest) expired() bool { return r.storedAt.IsZero() }
 
-// readStartRequest reads the request from an execution's message. If the message no longer exists,
-// it returns the zero startRequest, for which expired returns true.
-func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRequest, error) {
+// readStoredRequest reads the request from an execution's message. If the message no longer exists,
+// it returns the zero storedRequest, for which expired returns true.
+func (s *Service) readStoredRequest(ctx context.Context, r store.Record) (storedRequest, error) {
 	msg, err := s.startStreams.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return startRequest{}, nil
+		return storedRequest{}, nil
 	}
 	if err != nil {
-		return startRequest{}, err
+		return storedRequest{}, err
 	}
 	storedAt := msg.Time
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {
 	case err != nil:
 		//nolint:nilerr // a message that cannot be decoded has no request
-		return startRequest{}, nil
+		return storedRequest{}, nil
 	case event.Start != nil && event.Start.ID == r.ID:
 		s := event.Start
-		return startRequest{
+		return storedRequest{
 				storedAt,
 				s.Payload,
 				s.Headers,
@@ -192,10 +192,10 @@ func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRe
 			nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
 		s := event.Rejection
-		return startRequest{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
+		return storedRequest{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
 		// The stream was recreated after the execution was recorded, so it has another message at
 		// that sequence.
-		return startRequest{}, nil
+		return storedRequest{}, nil
 	}
 }

@@ -18,12 +18,12 @@ var defaultDetails = map[string]string{
 	api.CodeTooManyTokens: fmt.Sprintf(
 		"%d tokens of this trigger node are valid. Wait until one expires, or rotate with "+
 			"keepOldForSeconds 0 to end them all.",
-		MaxTokens,
+		MaxTokensPerNode,
 	),
 	api.CodeTooManySecrets: fmt.Sprintf(
 		"%d secrets of this sender work. Delete one, or add the new one with "+
 			"endOthersAfterSeconds 0 to end them all.",
-		MaxSecrets,
+		MaxSecretsPerSender,
 	),
 	api.CodeLastSecret: "Without it no request could be verified. Add another secret first, " +
 		"or remove the sender.",

@@ -137,7 +137,7 @@ func (s *Service) lastRequests(
 		return nil, err
 	}
 	for _, record := range records {
-		stored, err := s.readStartRequest(ctx, record)
+		stored, err := s.readStoredRequest(ctx, record)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (s *Service) lastRequests(
 		})
 	}
 	if node.SamplePayload != nil {
-		sample := sender.Request{Method: "POST", Body: node.SamplePayload, IsJSON: true}
+		sample := sender.Request{Method: "POST", Body: node.SamplePayload, KnownJSON: true}
 		requests = append(requests, &sample)
 		trial.Requests = append(trial.Requests, TriedRequest{})
 	}
@@ -160,10 +160,10 @@ func (s *Service) lastRequests(
 
 // toSenderRequest returns the request as the ingress received it, except that the ingress has
 // removed tokens and other credentials from the headers and the query.
-func (r startRequest) toSenderRequest() *sender.Request {
+func (r storedRequest) toSenderRequest() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
-		Body: r.payload.Body, IsJSON: r.payload.Kind == execution.BodyJSON,
+		Body: r.payload.Body, KnownJSON: r.payload.Kind == execution.BodyJSON,
 	}
 }
 
@@ -174,7 +174,7 @@ func valueAt(place string, r *sender.Request) string {
 	if err != nil {
 		return ""
 	}
-	value := key.Value(r)
+	value := key.Key(r)
 	if len(value) <= maxValueBytes {
 		return value
 	}

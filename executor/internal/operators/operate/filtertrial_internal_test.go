@@ -14,7 +14,7 @@ func TestLongPlacesAreNotListed(t *testing.T) {
 	long := strings.Repeat("n", maxPointerBytes)
 	seen := fieldValueCounts{}
 	seen.addRequest(&sender.Request{
-		IsJSON: true, Body: []byte(`{"` + long + `":{"a":1,"b":{"c":2}},"short":{"d":3}}`),
+		KnownJSON: true, Body: []byte(`{"` + long + `":{"a":1,"b":{"c":2}},"short":{"d":3}}`),
 	})
 	if len(seen) != 1 || seen["ptr:/short/d"]["3"] != 1 {
 		t.Errorf("listed: %v", seen)

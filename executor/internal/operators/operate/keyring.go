@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// KeyPrefix is the prefix of every key. It makes a leaked key recognizable.
-const KeyPrefix = "hsk_"
+// APIKeyPrefix is the prefix of every key. It makes a leaked key recognizable.
+const APIKeyPrefix = "hsk_"
 
 const (
 	// lastUseSaveInterval is the interval at which an executor saves the last-use times of keys to
@@ -64,7 +64,7 @@ func NewKeyring(
 func (k *Keyring) CallerByKey(ctx context.Context, text string) (caller Caller, known bool,
 	err error,
 ) {
-	if !strings.HasPrefix(text, KeyPrefix) {
+	if !strings.HasPrefix(text, APIKeyPrefix) {
 		return caller, false, nil
 	}
 	if err := k.ensureCurrent(ctx); err != nil {

@@ -85,7 +85,7 @@ func (s *Service) CreateKey(
 			if err := s.checkKey(put); err != nil {
 				return none, err
 			}
-			text := KeyPrefix + randomText(32)
+			text := APIKeyPrefix + randomText(32)
 			made, err := s.config.Editor.CreateAPIKey(ctx, edit.APIKeySpec{
 				ID: "key_" + randomText(
 					9,

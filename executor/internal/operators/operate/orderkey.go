@@ -27,11 +27,11 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 				fmt.Errorf("the order key of trigger node %q of workflow %q: %w", at.NodeID,
 					at.Workflow.ID, err)
 		}
-		key = place.Value(&sender.Request{
-			Header: start.Headers,
-			Query:  rawQuery(start.Query),
-			Body:   start.Payload.Body,
-			IsJSON: start.Payload.Kind == execution.BodyJSON,
+		key = place.Key(&sender.Request{
+			Header:    start.Headers,
+			Query:     rawQuery(start.Query),
+			Body:      start.Payload.Body,
+			KnownJSON: start.Payload.Kind == execution.BodyJSON,
 		})
 	}
 	if settings, exist := s.config.RegistryIndex.Queue(at.Workflow.Queue); !exist ||
@@ -82,7 +82,7 @@ func (s *Service) countRequestsWithOrderKey(
 			continue
 		}
 		trial.Requests++
-		if key.Value(r) != "" {
+		if key.Key(r) != "" {
 			trial.WithValue++
 		}
 	}

@@ -16,8 +16,8 @@ func TestStoredQueryIsNotDecodedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, value := range []string{"a+b@x.org", "100%", "50%25", "a&b=c", "x;y", "ä ö", "plain"} {
-		request := startRequest{query: execution.Values{"customer": {value}}}
-		if got := place.Value(request.toSenderRequest()); got != value {
+		request := storedRequest{query: execution.Values{"customer": {value}}}
+		if got := place.Key(request.toSenderRequest()); got != value {
 			t.Errorf("%q became %q", value, got)
 		}
 		seen := fieldValueCounts{}

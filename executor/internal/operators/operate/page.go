@@ -38,7 +38,7 @@ func (p PageOptions) cursorPosition(kind string) (string, error) {
 }
 
 func invalidCursorError() error {
-	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
+	return &edit.InvalidFieldError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
 // newListPage returns a page with the first p.Limit elements of found. item converts an element,

@@ -55,7 +55,7 @@ func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Q
 func (s *Service) quota(accountID string) Quota {
 	q := Quota{
 		Account: api.Account{ID: accountID},
-		Active:  s.config.RegistryIndex.OtherActiveCount(accountID, ""),
+		Active:  s.config.RegistryIndex.OtherActiveWorkflowCount(accountID, ""),
 	}
 	if account, ok := s.config.RegistryIndex.Account(accountID); ok {
 		q.Account = apiAccount(account.Record)

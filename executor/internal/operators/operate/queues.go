@@ -140,7 +140,7 @@ func (s *Service) queuesUsedByOthers(caller Caller) map[string]bool {
 // when, and which ones block others.
 func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	if shared {
-		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
+		q.Waiting, q.OldestAcceptedAt, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
 		for i := range q.Groups {
 			q.Groups[i].Waiting, q.Groups[i].Blocking = 0, nil
 		}
@@ -149,7 +149,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 		Queue:            q.Name,
 		Waiting:          q.Waiting,
 		Shared:           shared,
-		OldestAcceptedAt: q.Oldest.UTC(),
+		OldestAcceptedAt: q.OldestAcceptedAt.UTC(),
 		Incomplete:       q.Incomplete,
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
@@ -245,7 +245,7 @@ func (s *Service) SetQueueGroup(
 	}
 	q, err := s.changeQueue(ctx, caller, "SetQueueGroup", name,
 		func(ctx context.Context) (*registry.Queue, error) {
-			return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
+			return s.config.Editor.SetQueueGroupLimit(ctx, name, group, limit)
 		})
 	if err != nil {
 		return none, err

@@ -119,18 +119,20 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 func (s *Service) changeWorkflow(
 	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
 ) (w *registry.Workflow, err error) {
-	err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
+	err = s.storeWithWorkflowMove(ctx, func(ctx context.Context) (err error) {
 		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
 		return err
 	})
 	return w, err
 }
 
-// storeWithQueueMove calls store, which changes a workflow. If the change assigns the workflow to a
-// queue whose start messages are in a different stream, storeWithQueueMove first copies the
+// storeWithWorkflowMove calls store, which changes a workflow. If the change assigns the workflow
+// to a queue whose start messages are in a different stream, storeWithWorkflowMove first copies the
 // workflow's delivery IDs to that stream, and then calls store again. Such a change may take up to
 // moveTimeout, although ctx ends after ChangeTimeout.
-func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
+func (s *Service) storeWithWorkflowMove(
+	ctx context.Context, store func(context.Context) error,
+) error {
 	err := store(ctx)
 	if move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok &&
 		s.config.StreamMover != nil {

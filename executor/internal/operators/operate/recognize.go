@@ -29,7 +29,7 @@ const gitHubPreset = "github"
 
 // recognizeProvider describes the provider that a request seems to come from. If the request's
 // message has expired, it returns the zero value.
-func (r startRequest) recognizeProvider() (found RecognizedProvider) {
+func (r storedRequest) recognizeProvider() (found RecognizedProvider) {
 	if r.expired() {
 		return found
 	}
@@ -50,7 +50,7 @@ func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 }
 
 // hasFormPayload reports whether the body is a URL-encoded form with a field named "payload".
-func (r startRequest) hasFormPayload() bool {
+func (r storedRequest) hasFormPayload() bool {
 	mediaType, _, err := mime.ParseMediaType(r.payload.ContentType)
 	if err != nil || mediaType != "application/x-www-form-urlencoded" {
 		return false
@@ -79,7 +79,7 @@ func (s *Service) ProviderOfLastRequest(
 			if err != nil || len(last) == 0 {
 				return none, err
 			}
-			request, err := s.readStartRequest(ctx, last[0])
+			request, err := s.readStoredRequest(ctx, last[0])
 			found := request.recognizeProvider()
 			if node.Sender != nil {
 				found = RecognizedProvider{AsForm: found.AsForm}

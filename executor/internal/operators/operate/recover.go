@@ -48,8 +48,8 @@ func (s *Service) recoverMessage(
 		return none, false, notFoundError("dead letter", id, "")
 	}
 	var record store.Record
-	if len(batch.New) > 0 {
-		record = batch.New[0]
+	if len(batch.NewRecords) > 0 {
+		record = batch.NewRecords[0]
 	} else {
 		record.ID = batch.Progress[0].ID
 	}
@@ -75,7 +75,7 @@ func (s *Service) recoverMessage(
 	if err != nil {
 		return none, false, err
 	}
-	if len(batch.New) > 0 && s.config.OnRecordedLate != nil {
+	if len(batch.NewRecords) > 0 && s.config.OnRecordedLate != nil {
 		s.config.OnRecordedLate(record.AcceptedAt)
 	}
 	// Ignore the error: a watcher that misses this notification sees the change at its next query.

@@ -64,7 +64,7 @@ func (s *Service) ReplayExecution(
 // checkIdempotencyKey returns an error for an idempotency key that is too long.
 func checkIdempotencyKey(key string) error {
 	if len(key) > maxIdempotencyKeyBytes {
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field:   "Idempotency-Key",
 			Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKeyBytes),
 		}
@@ -98,9 +98,9 @@ func (s *Service) ReplayRejected(
 					ReplayOf: record.ID,
 				}
 			})
-			err = b.startMatching(ctx, filter)
+			err = b.restartMatching(ctx, filter)
 			return api.Replayed{
-					Replayed: b.startedCount,
+					Replayed: b.restartedCount,
 					Left:     b.skippedCounts(),
 					More:     b.mayHaveMore,
 				},
@@ -129,7 +129,7 @@ func (s *Service) prepareRestart(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
 	triggerOf triggerFinder,
 ) (*edit.TriggerInfo, error) {
-	original, err := s.readStartRequest(ctx, record)
+	original, err := s.readStoredRequest(ctx, record)
 	switch {
 	case err != nil:
 		return nil, err

@@ -22,7 +22,7 @@ func (s *Service) RequeueExecution(
 	return runChange(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
-		if key, isMessage := parseMessageKey(id); isMessage {
+		if key, isMessage := parseMessageDeadLetterID(id); isMessage {
 			started, _, err := s.recoverMessage(ctx, id, key)
 			return started, err
 		}

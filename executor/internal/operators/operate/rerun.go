@@ -90,12 +90,12 @@ func (s *Service) triggerOf(
 ) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !caller.canAccessAccount(trigger.Workflow.AccountID) {
-		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
+		trigger, err = nil, &edit.NotFoundError{Item: fmt.Sprintf("workflow %q", workflowID)}
 	}
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
 		return nil, &Error{
 			Code:   api.CodeNotFound,
-			Detail: "The execution cannot run again: its " + missing.What + " is gone.",
+			Detail: "The execution cannot run again: its " + missing.Item + " is gone.",
 		}
 	}
 	return trigger, err
@@ -200,7 +200,7 @@ func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id 
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}
 	return stream.IsDedupMarkerSubject(msg.Subject) ||
-		stream.IsStart(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
+		stream.IsStartSubject(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
 }
 
 // startTrace starts a trace and returns its W3C traceparent. The caller must call end with the

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// MaxSecrets is the maximum number of valid secrets of one sender.
-const MaxSecrets = sender.MaxSecrets
+// MaxSecretsPerSender is the maximum number of valid secrets of one sender.
+const MaxSecretsPerSender = sender.MaxSecrets
 
 const presetsCursorKind = "senders"
 
@@ -41,15 +41,15 @@ func apiPreset(p sender.Preset) api.SenderPreset {
 		ID:         p.ID,
 		Aliases:    p.Aliases,
 		Title:      p.Title,
-		Docs:       p.Docs,
+		Docs:       p.DocsURL,
 		Verifies:   p.Verifies,
 		Secret:     (*api.PresetSecret)(p.Secret),
 		Settings:   []api.PresetSetting{},
-		Setup:      emptyIfNil(p.Setup),
-		DeliveryID: emptyIfNil(p.DeliveryID),
+		Setup:      emptyIfNil(p.SetupSteps),
+		DeliveryID: emptyIfNil(p.DeliveryIDSources),
 		Handshakes: emptyIfNil(p.Handshakes),
 		Notes:      emptyIfNil(p.Notes),
-		NeedsURL:   p.NeedsURL,
+		NeedsURL:   p.NeedsPublicURL,
 	}
 	for _, setting := range p.Settings {
 		wire.Settings = append(wire.Settings, api.PresetSetting(setting))
@@ -104,7 +104,7 @@ func (s *Service) revealCapturedSecrets(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {
 	for i := range info.Secrets {
-		if !info.Secrets[i].Unseen {
+		if !info.Secrets[i].NotYetRevealed {
 			continue
 		}
 		// Marking the secrets as seen is a change, which a client that disconnects must not

@@ -39,11 +39,11 @@ func (s *Service) SendTest(
 			if err != nil {
 				return none, err
 			}
-			request, err := s.testRequest(info, test)
+			request, err := s.newTestRequest(info, test)
 			if err != nil {
 				return none, err
 			}
-			return s.postTest(ctx, info, as, request, test.DeliveryID)
+			return s.signAndSendTest(ctx, info, as, request, test.DeliveryID)
 		})
 }
 
@@ -52,7 +52,7 @@ func (s *Service) SendTest(
 func (s *Service) senderForTest(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Sender, error) {
-	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)
+	config, err := s.config.Editor.DecryptedSender(ctx, workflowID, nodeID)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func (s *Service) senderForTest(
 	return sender.Compile(*config)
 }
 
-// testRequest returns the unsigned request of a test. If the test has no body, the body is the
+// newTestRequest returns the unsigned request of a test. If the test has no body, the body is the
 // node's sample payload.
-func (s *Service) testRequest(
+func (s *Service) newTestRequest(
 	at *edit.TriggerInfo, test api.SendTest,
 ) (r sender.Request, err error) {
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
@@ -75,7 +75,7 @@ func (s *Service) testRequest(
 		r.Body = at.SamplePayload
 	case test.BodyEncoding == "base64":
 		if r.Body, err = base64.StdEncoding.DecodeString(*test.Body); err != nil {
-			return r, &edit.InvalidError{
+			return r, &edit.InvalidFieldError{
 				Field:   "body",
 				Problem: "is not base64, as bodyEncoding says",
 			}
@@ -86,7 +86,7 @@ func (s *Service) testRequest(
 	for name, values := range test.Headers {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if canonical == "Host" || !isValidHeader(name, values) {
-			return r, &edit.InvalidError{
+			return r, &edit.InvalidFieldError{
 				Field:   "headers",
 				Problem: fmt.Sprintf("%q cannot be sent", name),
 			}
@@ -99,7 +99,7 @@ func (s *Service) testRequest(
 	}
 	if contentType != "" {
 		if !isValidHeader("Content-Type", []string{contentType}) {
-			return r, &edit.InvalidError{Field: "contentType", Problem: "cannot be sent"}
+			return r, &edit.InvalidFieldError{Field: "contentType", Problem: "cannot be sent"}
 		}
 		r.Header["Content-Type"] = []string{contentType}
 	}
@@ -114,9 +114,9 @@ func isValidHeader(name string, values []string) bool {
 		})
 }
 
-// postTest sets the delivery ID of r, signs r as a real sender would, and sends it. as is the
-// node's sender.
-func (s *Service) postTest(
+// signAndSendTest sets the delivery ID of r, signs r as a real sender would, and sends it. as is
+// the node's sender.
+func (s *Service) signAndSendTest(
 	ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request,
 	deliveryID string,
 ) (none api.SentTest, err error) {
@@ -142,7 +142,7 @@ func (s *Service) postTest(
 	if err != nil {
 		return none, signingError(as, err)
 	}
-	response, err := s.config.TestSend.Post(ctx, testsend.Request{
+	response, err := s.config.TestSender.Post(ctx, testsend.Request{
 		URL:    base + "?" + signed.Query,
 		Header: signed.Header,
 		Body:   signed.Body,
@@ -187,7 +187,7 @@ func (s *Service) postTest(
 // signingError returns the error for a test that the node's sender cannot sign, and explains what
 // to do instead. why is the error of Sign.
 func signingError(as *sender.Sender, why error) error {
-	preset, _ := sender.Lookup(as.Preset())
+	preset, _ := sender.LookupPreset(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
 		"…/rerun, or hookstart trigger rerun."
 	switch {
@@ -215,11 +215,11 @@ func signingError(as *sender.Sender, why error) error {
 				instead,
 		}
 	case errors.Is(why, sender.ErrUnsupportedBody):
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field: "body",
 			Problem: "has not the form of " + preset.Title +
 				"'s bodies, which the signature depends on: send a JSON object, or a form, as " +
-				preset.Docs + " shows it",
+				preset.DocsURL + " shows it",
 		}
 	default:
 		return why

@@ -16,9 +16,9 @@ type RevokedSessions struct{ store store.Sessions }
 // NewRevokedSessions returns the RevokedSessions stored in a database.
 func NewRevokedSessions(ended store.Sessions) *RevokedSessions { return &RevokedSessions{ended} }
 
-// End ends a session that would otherwise expire at until. When it returns without an error, every
-// executor rejects the session.
-func (s *RevokedSessions) End(ctx context.Context, id string, until time.Time) error {
+// Revoke ends a session that would otherwise expire at until. When it returns without an error,
+// every executor rejects the session.
+func (s *RevokedSessions) Revoke(ctx context.Context, id string, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := s.store.EndSession(ctx, id, until, time.Now()); err != nil {
@@ -27,8 +27,8 @@ func (s *RevokedSessions) End(ctx context.Context, id string, until time.Time) e
 	return nil
 }
 
-// Ended reports whether a session has been ended before it expired.
-func (s *RevokedSessions) Ended(ctx context.Context, id string) (bool, error) {
+// IsRevoked reports whether a session has been ended before it expired.
+func (s *RevokedSessions) IsRevoked(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ended, err := s.store.SessionEnded(ctx, id)

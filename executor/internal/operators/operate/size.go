@@ -24,7 +24,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 				return api.Size{}, err
 			}
 			size.Hours = sumByHour(minutes)
-			have, err := s.config.Store.Size(ctx)
+			have, err := s.config.Store.Stats(ctx)
 			if err != nil {
 				return api.Size{}, err
 			}

@@ -15,12 +15,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// MaxTokens is the maximum number of valid tokens of one trigger node.
-const MaxTokens = edit.MaxTokensPerNode
+// MaxTokensPerNode is the maximum number of valid tokens of one trigger node.
+const MaxTokensPerNode = edit.MaxTokensPerNode
 
 // ContainsToken reports whether a text contains a webhook token or a key.
 func ContainsToken(text string) bool {
-	return strings.Contains(text, webhook.TokenPrefix) || strings.Contains(text, KeyPrefix)
+	return strings.Contains(text, webhook.TokenPrefix) || strings.Contains(text, APIKeyPrefix)
 }
 
 // TriggerNode returns a trigger node with its URL and its tokens in clear text. For viewers, it
@@ -32,15 +32,15 @@ func (s *Service) TriggerNode(
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(RoleEditor) {
-				redactTokens(&trigger)
+				redactForViewers(&trigger)
 			}
 			return trigger, err
 		})
 }
 
-// redactTokens removes everything that only editors may see: the tokens, the URL, which contains
-// one of them, and the last characters of the sender's secrets.
-func redactTokens(trigger *api.Trigger) {
+// redactForViewers removes everything that only editors may see: the tokens, the URL, which
+// contains one of them, and the last characters of the sender's secrets.
+func redactForViewers(trigger *api.Trigger) {
 	trigger.URL, trigger.Token = "", ""
 	for i := range trigger.Tokens {
 		trigger.Tokens[i].Token = ""
@@ -82,7 +82,7 @@ func (s *Service) PatchTrigger(
 					})
 					if i < 0 {
 						return &edit.NotFoundError{
-							What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID),
+							Item: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID),
 						}
 					}
 					node := &spec.Triggers[i]
@@ -199,10 +199,10 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 
 // triggerActivity holds what the database has recorded about the requests to a trigger node.
 type triggerActivity struct {
-	tokens map[string]time.Time // when each token was last used, by ID
-	sender store.SenderActivity
+	tokensLastUsed map[string]time.Time // when each token was last used, by ID
+	senderActivity store.SenderActivity
 
-	filtered store.FilteredRequests
+	filteredRequests store.FilteredSummary
 }
 
 func (s *Service) activityOf(
@@ -213,12 +213,14 @@ func (s *Service) activityOf(
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
 	}
-	if observed.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil &&
+	if observed.tokensLastUsed, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil &&
 		info.Sender != nil {
-		observed.sender, err = s.config.Store.SenderActivity(ctx, info.Workflow.ID, info.NodeID)
+		observed.senderActivity, err = s.config.Store.SenderActivity(ctx, info.Workflow.ID,
+			info.NodeID)
 	}
 	if err == nil {
-		observed.filtered, err = s.config.Store.FilteredRequests(ctx, info.Workflow.ID, info.NodeID)
+		observed.filteredRequests, err = s.config.Store.FilteredSummary(ctx, info.Workflow.ID,
+			info.NodeID)
 	}
 	return observed, err
 }
@@ -236,15 +238,15 @@ func (s *Service) apiTrigger(info *edit.TriggerInfo, observed triggerActivity) a
 		Filter:       info.Filter,
 		OrderKey:     info.OrderKey,
 		Answer:       apiAnswer(info.SyncResponse),
-		Filtered:     apiFiltered(info, observed.filtered),
+		Filtered:     apiFiltered(info, observed.filteredRequests),
 	}
 	if info.Sender != nil {
-		sender := apiSender(info.Sender, observed.sender)
+		sender := apiSender(info.Sender, observed.senderActivity)
 		wire.Sender = &sender
 	}
 	for _, t := range info.Tokens {
 		token := api.Token{Token: t.Token, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt}
-		if last, was := observed.tokens[t.ID]; was {
+		if last, was := observed.tokensLastUsed[t.ID]; was {
 			token.LastUsedAt = &last
 		}
 		wire.Tokens = append(wire.Tokens, token)
@@ -274,7 +276,7 @@ func registryAnswer(a *api.Answer) *registry.SyncResponse {
 
 // apiFiltered converts the number of a node's filtered requests, and the most recent of these
 // requests, to the API's form. It returns nil if the node has no filter and has filtered nothing.
-func apiFiltered(info *edit.TriggerInfo, f store.FilteredRequests) *api.Filtered {
+func apiFiltered(info *edit.TriggerInfo, f store.FilteredSummary) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil
 	}

@@ -175,13 +175,13 @@ func (s *Service) PutWorkflow(
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
 			created, forget := false, requestRecordsDeleter{service: s, workflowID: id}
-			spec.BeforeAccountChange = forget.beforeStore
-			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
+			spec.BeforeAccountChange = forget.deleteBeforeStore
+			err = s.storeWithWorkflowMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
 			if !created { // for a new workflow, the recorder ignores older reports itself
-				err = forget.afterStore(ctx, err)
+				err = forget.deleteAfterStore(ctx, err)
 			}
 			if err != nil {
 				return none, err
@@ -198,31 +198,31 @@ func (s *Service) PutWorkflow(
 // afterwards, a call could fail in between, and a repeated call would find nothing to change. If
 // they were deleted only before, the records of requests that arrive until the change would stay.
 type requestRecordsDeleter struct {
-	service    *Service
-	workflowID string
-	begun      bool // beforeStore has been called
+	service       *Service
+	workflowID    string
+	deletionBegun bool // deleteBeforeStore has been called
 }
 
-// beforeStore deletes the records. It must be called before each attempt to store the change.
-func (f *requestRecordsDeleter) beforeStore(ctx context.Context) error {
-	f.begun = true
-	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
+// deleteBeforeStore deletes the records. It must be called before each attempt to store the change.
+func (f *requestRecordsDeleter) deleteBeforeStore(ctx context.Context) error {
+	f.deletionBegun = true
+	return f.service.config.Store.ForgetWorkflowReports(ctx, f.workflowID)
 }
 
-// afterStore deletes the records that were added since beforeStore was called. It does nothing if
-// beforeStore was not called. It must be called after the last attempt to store the change, and
-// stored must be the error of that attempt.
+// deleteAfterStore deletes the records that were added since deleteBeforeStore was called. It does
+// nothing if deleteBeforeStore was not called. It must be called after the last attempt to store
+// the change, and stored must be the error of that attempt.
 //
-// afterStore deletes the records even if stored is not nil, because the change may have been stored
-// nevertheless. It also does so if ctx has ended, because a move to another queue may take longer
-// than ctx. It returns stored or, if that is nil, the error of the deletion.
-func (f *requestRecordsDeleter) afterStore(ctx context.Context, stored error) error {
-	if !f.begun {
+// deleteAfterStore deletes the records even if stored is not nil, because the change may have been
+// stored nevertheless. It also does so if ctx has ended, because a move to another queue may take
+// longer than ctx. It returns stored or, if that is nil, the error of the deletion.
+func (f *requestRecordsDeleter) deleteAfterStore(ctx context.Context, stored error) error {
+	if !f.deletionBegun {
 		return stored
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.service.config.ChangeTimeout)
 	defer cancel()
-	err := f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
+	err := f.service.config.Store.ForgetWorkflowReports(ctx, f.workflowID)
 	return cmp.Or(stored, err)
 }
 
@@ -291,10 +291,11 @@ func (s *Service) PatchWorkflow(
 					return unknownAccountError(put.AccountID)
 				}
 				*spec = registryWorkflowSpec(put)
-				spec.OnlyInAccount, spec.BeforeAccountChange = caller.AccountID, forget.beforeStore
+				spec.OnlyInAccount = caller.AccountID
+				spec.BeforeAccountChange = forget.deleteBeforeStore
 				return nil
 			})
-			if err = forget.afterStore(ctx, err); err != nil {
+			if err = forget.deleteAfterStore(ctx, err); err != nil {
 				return none, err
 			}
 			return s.apiWorkflow(w), nil

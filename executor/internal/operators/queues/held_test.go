@@ -25,7 +25,7 @@ func TestAKeyIsHeldUp(t *testing.T) {
 	}
 	number := execution.LaneOf("orders", "k")
 	lane, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
-		group.LaneConfig(number, main.CachedInfo()))
+		group.LaneConsumerConfig(number, main.CachedInfo()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,13 +27,14 @@ type memberTracker struct {
 }
 
 type groupMembers struct {
-	lastAnnouncement time.Time            // when a member last announced itself
-	members          map[string]time.Time // when each member last announced itself, by instance
+	lastAnnouncedAt time.Time // when a member last announced itself
+	// announcedAtByInstance is when each member last announced itself.
+	announcedAtByInstance map[string]time.Time
 }
 
 // handleAnnouncement adds, refreshes or removes the runner that sent an announcement.
 func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
-	group, instance, ok := stream.ParsePresence(msg.Subject)
+	group, instance, ok := stream.ParsePresenceSubject(msg.Subject)
 	if !ok {
 		return
 	}
@@ -45,16 +46,17 @@ func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 		if len(m.groups) >= maxGroups {
 			return
 		}
-		h = &groupMembers{members: map[string]time.Time{}}
+		h = &groupMembers{announcedAtByInstance: map[string]time.Time{}}
 		m.groups[group] = h
 	}
-	h.lastAnnouncement = now
+	h.lastAnnouncedAt = now
 	if string(msg.Data) == stream.RunnerLeavingData {
-		delete(h.members, instance)
+		delete(h.announcedAtByInstance, instance)
 		return
 	}
-	if _, known := h.members[instance]; known || len(h.members) < maxMembers {
-		h.members[instance] = now
+	if _, known := h.announcedAtByInstance[instance]; known ||
+		len(h.announcedAtByInstance) < maxMembers {
+		h.announcedAtByInstance[instance] = now
 	}
 }
 
@@ -69,10 +71,10 @@ func (m *memberTracker) countMembers(
 	if h == nil {
 		return 0, last
 	}
-	for instance, at := range h.members {
+	for instance, at := range h.announcedAtByInstance {
 		if now.Sub(at) > memberTimeout {
-			delete(h.members, instance)
+			delete(h.announcedAtByInstance, instance)
 		}
 	}
-	return len(h.members), h.lastAnnouncement
+	return len(h.announcedAtByInstance), h.lastAnnouncedAt
 }

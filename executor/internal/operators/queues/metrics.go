@@ -75,8 +75,8 @@ func collectQueue(
 ) {
 	gauge(waitingDesc, float64(q.Waiting), q.Name)
 	age := 0.0
-	if !q.Oldest.IsZero() {
-		age = max(now.Sub(q.Oldest).Seconds(), 0)
+	if !q.OldestAcceptedAt.IsZero() {
+		age = max(now.Sub(q.OldestAcceptedAt).Seconds(), 0)
 	}
 	gauge(oldestAgeDesc, age, q.Name)
 	gauge(unattendedDesc, q.UnattendedDuration(now).Seconds(), q.Name)

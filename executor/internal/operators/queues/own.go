@@ -26,7 +26,7 @@ func (w *Watcher) addGroupConsumers(
 	if !slices.ContainsFunc(shared.consumers, lacks) {
 		return own, nil
 	}
-	if err := stream.EnsureOwnConsumers(ctx, w.config.JetStream, queue); err != nil {
+	if err := stream.EnsureOwnStreamConsumers(ctx, w.config.JetStream, queue); err != nil {
 		return nil, err
 	}
 	return w.readStreamState(ctx, own.Layout, queue)
@@ -65,10 +65,10 @@ func splitLimits(
 	inShared, inOwn = map[string]int64{}, map[string]int64{}
 	starts := settings.StoreTarget()
 	for _, g := range settings.Groups {
-		name := stream.RunnerGroup{Queue: settings.Name, Group: g.Group}.Consumer()
+		name := stream.RunnerGroup{Queue: settings.Name, Group: g.Group}.ConsumerName()
 		busy := func(p *streamState) bool {
 			c := p.consumer(name)
-			return c != nil && !stream.Idle(c)
+			return c != nil && !stream.IsDrained(c)
 		}
 		switch sharedBusy, ownBusy := busy(shared), busy(own); {
 		case g.MaxInFlight == 0:
@@ -93,7 +93,7 @@ func splitLimits(
 func loweredLimits(settings *registry.Queue, shared *streamState) map[string]int64 {
 	limits := groupLimits(settings)
 	for group, limit := range limits {
-		c := shared.consumer(stream.RunnerGroup{Queue: settings.Name, Group: group}.Consumer())
+		c := shared.consumer(stream.RunnerGroup{Queue: settings.Name, Group: group}.ConsumerName())
 		if limit > 0 && c != nil &&
 			int64(c.Config.MaxAckPending) <= max(1, limit-settings.LaneCount) {
 			delete(limits, group)

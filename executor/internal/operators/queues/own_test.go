@@ -63,7 +63,7 @@ func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
 	inFlight := func() (have [2]int) {
 		t.Helper()
 		for i, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
-			consumer, err := r.js.Consumer(t.Context(), name, group.Consumer())
+			consumer, err := r.js.Consumer(t.Context(), name, group.ConsumerName())
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -165,14 +165,14 @@ func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
 				t.Fatalf("%+v, %v", found, err)
 			}
 			for _, q := range found {
-				want := queues.Queue{Name: q.Name, Waiting: 1, Oldest: q.Oldest}
+				want := queues.Queue{Name: q.Name, Waiting: 1, OldestAcceptedAt: q.OldestAcceptedAt}
 				if q.Name == "b" {
 					want.Incomplete = offline
 					if !offline {
 						want.Waiting = 2
 					}
 				}
-				if q.Oldest.IsZero() || !reflect.DeepEqual(q, want) {
+				if q.OldestAcceptedAt.IsZero() || !reflect.DeepEqual(q, want) {
 					t.Errorf("offline %v: got %+v, want %+v", offline, q, want)
 				}
 			}
@@ -207,7 +207,7 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 	t.Cleanup(watch.Stop)
 	wantPaused := func(want bool, when string) {
 		t.Helper()
-		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.ConsumerName())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestPausedWhileTheOwnStreamIsOffline(t *testing.T) {
 		if err := watch.EnforceSettings(t.Context(), &limited); err == nil {
 			t.Error("the limit is said to be enforced")
 		}
-		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.ConsumerName())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 		group.ConsumerConfig(7*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.EnsureOwnConsumers(t.Context(), r.js, "q"); err != nil {
+	if err := stream.EnsureOwnStreamConsumers(t.Context(), r.js, "q"); err != nil {
 		t.Fatal(err)
 	}
 	watch, err := queues.New(queues.Config{
@@ -295,7 +295,7 @@ func TestPausedWhileTheOwnStreamIsSlow(t *testing.T) {
 	}
 	inFlight := 0
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
-		consumer, err := r.js.Consumer(t.Context(), name, group.Consumer())
+		consumer, err := r.js.Consumer(t.Context(), name, group.ConsumerName())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestStartMessagesWithoutThoseOfAnOfflineStream(t *testing.T) {
 // finish receives and acknowledges the next message of a group in the stream with the given name.
 func (r *rig) finish(group stream.RunnerGroup, name string) {
 	r.t.Helper()
-	consumer, err := r.js.Consumer(r.t.Context(), name, group.Consumer())
+	consumer, err := r.js.Consumer(r.t.Context(), name, group.ConsumerName())
 	if err != nil {
 		r.t.Fatal(err)
 	}

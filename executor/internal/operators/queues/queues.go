@@ -29,13 +29,14 @@ type Queue struct {
 	// therefore the smallest Waiting of the groups. Without groups, it is the number of the queue's
 	// start messages in all its streams.
 	Waiting uint64
-	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
+	// OldestAcceptedAt is when the oldest waiting execution was accepted; zero if none waits.
+	OldestAcceptedAt time.Time
 	// PausedSince is when the queue was paused; zero means that it is not paused. PausedUntil is
 	// when the pause ends automatically; zero means never.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // the groups, sorted by name
-	// Incomplete means that the queue's own stream did not respond, so Waiting, Oldest and Groups
-	// describe only the shared stream.
+	// Incomplete means that the queue's own stream did not respond, so Waiting, OldestAcceptedAt
+	// and Groups describe only the shared stream.
 	Incomplete bool
 }
 
@@ -59,10 +60,10 @@ type Group struct {
 	// Blocking contains the executions that a runner of the group has received but not completed,
 	// and that block the executions behind them in their lane. It has at most one entry per lane.
 	Blocking []BlockingExecution
-	// waitingStarts says where start messages wait for the group: it has an entry for each lane
+	// waitingFilters says where start messages wait for the group: it has an entry for each lane
 	// with waiting messages, and one per stream for messages without an order key. If the group has
 	// no consumer in a stream, a single entry stands for all lanes of that stream.
-	waitingStarts []startMessageFilter
+	waitingFilters []startMessageFilter
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not
@@ -113,7 +114,7 @@ func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 		q.Incomplete {
 		return 0
 	}
-	since := q.Oldest
+	since := q.OldestAcceptedAt
 	for _, g := range q.Groups {
 		if g.LastSeen.After(since) {
 			since = g.LastSeen
@@ -227,11 +228,11 @@ type StartMessage struct {
 	// Delivered is true if the message has been delivered to a group.
 	Delivered bool
 
-	// wasRead is true once the streams have responded to a request for the message, even if none of
-	// them has the message. storedSubject is the message's subject, and storedAt is when the server
-	// stored the message. storedSubject and storedAt are zero if the message was not read or does
-	// not exist.
-	wasRead       bool
+	// lookedUp is true once the streams have responded to a request for the message, even if none
+	// of them has the message. storedSubject is the message's subject, and storedAt is when the
+	// server stored the message. storedSubject and storedAt are zero if the message was not read or
+	// does not exist.
+	lookedUp      bool
 	storedSubject string
 	storedAt      time.Time
 }
@@ -331,7 +332,7 @@ func (w *Watcher) groupConsumers(
 	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if name == w.config.RecorderConsumer || name == stream.StorageConsumerName {
+		if name == w.config.RecorderConsumer || name == stream.AccountStorageConsumerName {
 			continue
 		}
 		consumer, err := executions.Consumer(ctx, name)
@@ -370,29 +371,29 @@ func (w *Watcher) readStartMessages(
 ) (failed error) {
 	byQueue := map[string][]store.Record{}
 	for _, r := range records {
-		if !messages[r.ID].wasRead {
+		if !messages[r.ID].lookedUp {
 			byQueue[r.Queue] = append(byQueue[r.Queue], r)
 		}
 	}
 	slots, failures := make(chan struct{}, maxConcurrentReads), make(chan error, len(byQueue))
 	for _, list := range byQueue {
-		go func() { failures <- w.readQueueStarts(ctx, list, messages, slots) }()
+		go func() { failures <- w.readQueueStartMessages(ctx, list, messages, slots) }()
 	}
 	for range byQueue {
 		failed = errors.Join(failed, <-failures)
 	}
 	for _, r := range records {
-		if !messages[r.ID].wasRead {
+		if !messages[r.ID].lookedUp {
 			delete(messages, r.ID)
 		}
 	}
 	return failed
 }
 
-// readQueueStarts reads the start messages of one queue's records. It stops after the first error,
-// because all messages of the queue would probably fail for the same reason. Each read occupies one
-// of the slots, which limit the number of concurrent reads.
-func (w *Watcher) readQueueStarts(
+// readQueueStartMessages reads the start messages of one queue's records. It stops after the first
+// error, because all messages of the queue would probably fail for the same reason. Each read
+// occupies one of the slots, which limit the number of concurrent reads.
+func (w *Watcher) readQueueStartMessages(
 	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
 	slots chan struct{},
 ) error {
@@ -406,13 +407,13 @@ func (w *Watcher) readQueueStarts(
 			defer cancel()
 			msg, err := w.startStreams.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				to.wasRead = true
+				to.lookedUp = true
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			to.wasRead, to.storedSubject, to.storedAt = true, msg.Subject, msg.Time
+			to.lookedUp, to.storedSubject, to.storedAt = true, msg.Subject, msg.Time
 			to.Traceparent = msg.Header.Get(stream.HeaderTrace)
 			return nil
 		})
@@ -474,7 +475,7 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 		own, err = w.readStreamState(asking, stream.Layout{Own: true}, settings.Name)
 		cancel()
 		if err != nil {
-			shared, own, err = w.enforceInSharedFirst(ctx, settings, shared)
+			shared, own, err = w.enforceSharedStreamFirst(ctx, settings, shared)
 		}
 		if err != nil {
 			return err
@@ -494,11 +495,11 @@ func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue)
 	return nil
 }
 
-// enforceInSharedFirst is called when a queue's own stream has not responded within a short time.
-// It first updates the consumers in the shared stream. Then it reads the states of both streams.
-// Reading the queue's own stream may take all the time that is left in ctx, because that stream may
-// be far away or have many consumers.
-func (w *Watcher) enforceInSharedFirst(
+// enforceSharedStreamFirst is called when a queue's own stream has not responded within a short
+// time. It first updates the consumers in the shared stream. Then it reads the states of both
+// streams. Reading the queue's own stream may take all the time that is left in ctx, because that
+// stream may be far away or have many consumers.
+func (w *Watcher) enforceSharedStreamFirst(
 	ctx context.Context, settings *registry.Queue, before *streamState,
 ) (shared, own *streamState, err error) {
 	limits := loweredLimits(settings, before)
@@ -580,11 +581,11 @@ func (w *Watcher) addLaneConsumers(
 		}
 		group := stream.RunnerGroup{Queue: settings.Name, Group: name}
 		for lane := range int(settings.LaneCount) {
-			if exists[group.LaneConsumer(lane)] {
+			if exists[group.LaneConsumerName(lane)] {
 				continue
 			}
 			if _, err := stream.EnsureRunnerConsumer(ctx, w.config.JetStream, group,
-				group.LaneConfig(lane, c)); err != nil {
+				group.LaneConsumerConfig(lane, c)); err != nil {
 				return err
 			}
 		}
@@ -741,7 +742,7 @@ func (q *Queue) addGroup(g Group) {
 			known.Waiting += g.Waiting
 			known.Members = max(known.Members, g.Members)
 			known.MembersUnknown = known.Members == 0 && known.MembersUnknown
-			known.waitingStarts = append(known.waitingStarts, g.waitingStarts...)
+			known.waitingFilters = append(known.waitingFilters, g.waitingFilters...)
 			if g.LastSeen.After(known.LastSeen) {
 				known.LastSeen = g.LastSeen
 			}
@@ -817,7 +818,7 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 			lane.oldestSequence = c.AckFloor.Stream + 1
 		}
 		if c.NumPending > 0 || g.Members == 0 && c.NumAckPending > 0 {
-			g.waitingStarts = append(g.waitingStarts, lane)
+			g.waitingFilters = append(g.waitingFilters, lane)
 		}
 		if c.NumPending == 0 || c.NumAckPending == 0 {
 			continue
@@ -881,7 +882,7 @@ func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamSt
 	name, isGroup := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
-	g.waitingStarts = []startMessageFilter{
+	g.waitingFilters = []startMessageFilter{
 		{at.stream, at.QueueFilterSubject(queue), c.Delivered.Stream + 1},
 	}
 	if isGroup {
@@ -904,7 +905,7 @@ func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamSt
 		}
 	}
 	g.Waiting += uint64(max(c.NumAckPending, 0))
-	g.waitingStarts[0].oldestSequence = c.AckFloor.Stream + 1
+	g.waitingFilters[0].oldestSequence = c.AckFloor.Stream + 1
 	return g
 }
 
@@ -930,7 +931,7 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 		ahead := slices.MinFunc(q.Groups, func(a, b Group) int {
 			return cmp.Compare(a.Waiting, b.Waiting)
 		})
-		q.Waiting, oldest = ahead.Waiting, ahead.waitingStarts
+		q.Waiting, oldest = ahead.Waiting, ahead.waitingFilters
 	}
 	if q.Waiting == 0 {
 		return nil
@@ -940,8 +941,8 @@ func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Qu
 		if err != nil {
 			return fmt.Errorf("read the oldest start of queue %s: %w", q.Name, err)
 		}
-		if q.Oldest.IsZero() || !at.IsZero() && at.Before(q.Oldest) {
-			q.Oldest = at
+		if q.OldestAcceptedAt.IsZero() || !at.IsZero() && at.Before(q.OldestAcceptedAt) {
+			q.OldestAcceptedAt = at
 		}
 	}
 	return nil
@@ -959,7 +960,7 @@ func (q *Queue) countMessages(
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]
-		if !slices.ContainsFunc(g.waitingStarts, func(lane startMessageFilter) bool {
+		if !slices.ContainsFunc(g.waitingFilters, func(lane startMessageFilter) bool {
 			return lane.stream == at.stream
 		}) {
 			without = append(without, g)
@@ -981,7 +982,7 @@ func (q *Queue) countMessages(
 	q.Waiting += starts
 	for _, g := range without {
 		g.Waiting += starts
-		g.waitingStarts = append(g.waitingStarts, all...)
+		g.waitingFilters = append(g.waitingFilters, all...)
 	}
 	return nil
 }

@@ -114,9 +114,9 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "one"})
 	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "two"})
 	found := r.until("a: 2 wait; b: 0 wait")
-	if at := found[0].Oldest; at.Before(before) || at.After(time.Now()) ||
-		!found[1].Oldest.IsZero() {
-		t.Errorf("the oldest of %v and %v", at, found[1].Oldest)
+	if at := found[0].OldestAcceptedAt; at.Before(before) || at.After(time.Now()) ||
+		!found[1].OldestAcceptedAt.IsZero() {
+		t.Errorf("the oldest of %v and %v", at, found[1].OldestAcceptedAt)
 	}
 	if d := found[0].UnattendedDuration(time.Now().Add(time.Minute)); d < time.Minute ||
 		d > 2*time.Minute || found[1].UnattendedDuration(time.Now()) != 0 {
@@ -140,7 +140,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	}
 	// Both members are busy and request nothing, but they still count as members.
 	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
-	if found[0].UnattendedDuration(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
+	if found[0].UnattendedDuration(time.Now().Add(time.Hour)) != 0 ||
+		found[0].OldestAcceptedAt.IsZero() {
 		t.Errorf("%+v", found[0])
 	}
 	close(release)
@@ -500,7 +501,7 @@ func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.ConsumerName())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +511,8 @@ func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
 				info.Paused)
 		}
 		for lane := range int(c.lanes) {
-			of, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.LaneConsumer(lane))
+			of, err := r.js.Consumer(t.Context(), stream.ExecutionsName,
+				group.LaneConsumerName(lane))
 			if err != nil {
 				t.Fatal(err)
 			}

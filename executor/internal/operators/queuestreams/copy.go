@@ -54,7 +54,7 @@ type deliveryIDCopier struct {
 	// copier for this workflow ended. "" means that the IDs of several workflows are copied, always
 	// from the beginning.
 	workflowID       string
-	filters          []string // subjects of the messages whose IDs are copied; none means all
+	filterSubjects   []string // subjects of the messages whose IDs are copied; none means all
 	dedupWindowStart time.Time
 	reader           *headerreader.Reader
 	messages         jetstream.MessagesContext
@@ -63,9 +63,9 @@ type deliveryIDCopier struct {
 	pendingAcks       []jetstream.PubAckFuture
 }
 
-// filtersOfQueue returns the filter subjects for the messages that carry a queue's delivery IDs. It
-// returns nil for the queue's own stream, all of whose messages belong to the queue.
-func filtersOfQueue(from stream.Layout, queue string) []string {
+// filterSubjectsOfQueue returns the filter subjects for the messages that carry a queue's delivery
+// IDs. It returns nil for the queue's own stream, all of whose messages belong to the queue.
+func filterSubjectsOfQueue(from stream.Layout, queue string) []string {
 	if from.Own {
 		return nil // the whole stream
 	}
@@ -75,9 +75,10 @@ func filtersOfQueue(from stream.Layout, queue string) []string {
 	}
 }
 
-// filtersOfWorkflow returns the filter subjects for the messages that carry a workflow's delivery
-// IDs. In the shared stream they match any queue; in a queue's own stream, only that queue.
-func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
+// filterSubjectsOfWorkflow returns the filter subjects for the messages that carry a workflow's
+// delivery IDs. In the shared stream they match any queue; in a queue's own stream, only that
+// queue.
+func filterSubjectsOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	if from.Own {
 		return []string{
 			from.StartSubject(queue, workflowID, "*"),
@@ -94,7 +95,7 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 
 // newCopier returns a copier from the stream of queue to the stream of target. It copies the
 // delivery IDs of the messages that match filters or, without filters, of all messages. newCopier
-// waits while another move is reading the same stream, and fails with edit.ErrQueueMoves if that
+// waits while another move is reading the same stream, and fails with edit.ErrQueueMoving if that
 // takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
@@ -105,7 +106,7 @@ func (m *Mover) newCopier(
 		queue:            queue,
 		targetQueue:      target,
 		markerWorkflowID: "-",
-		filters:          filters,
+		filterSubjects:   filters,
 	}
 	return c, m.startCopier(ctx, c)
 }
@@ -119,7 +120,7 @@ func (m *Mover) newCopierForWorkflow(
 		from: from, to: to, queue: change.From, targetQueue: change.To,
 		markerWorkflowID: change.WorkflowID,
 		workflowID:       change.WorkflowID,
-		filters:          filtersOfWorkflow(from, change.From, change.WorkflowID),
+		filterSubjects:   filterSubjectsOfWorkflow(from, change.From, change.WorkflowID),
 	}
 	return c, m.startCopier(ctx, c)
 }
@@ -127,25 +128,25 @@ func (m *Mover) newCopierForWorkflow(
 func (m *Mover) startCopier(ctx context.Context, c *deliveryIDCopier) error {
 	c.js, c.dedupWindowStart = m.config.JetStream, time.Now().Add(-m.config.Settings.DedupWindow)
 	c.current, c.previous, c.pendingAcks = nil, nil, nil
-	err := edit.ErrQueueMoves
+	err := edit.ErrQueueMoving
 	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
 		err = c.startReading(waiting)
-		return !errors.Is(err, edit.ErrQueueMoves)
+		return !errors.Is(err, edit.ErrQueueMoving)
 	})
 	return err
 }
 
 // startReading creates the consumer that reads the IDs. Every move uses the same consumer name, so
 // only one move can read a stream at a time: if another move is reading the stream, startReading
-// returns edit.ErrQueueMoves.
+// returns edit.ErrQueueMoving.
 func (c *deliveryIDCopier) startReading(ctx context.Context) error {
 	name := c.from.StreamName(c.queue)
 	config := jetstream.ConsumerConfig{
 		Name:           stream.DeliveryIDCopyConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
-		FilterSubjects: c.filters,
+		FilterSubjects: c.filterSubjects,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
 		OptStartTime:   &c.dedupWindowStart,
 	}
@@ -157,9 +158,9 @@ func (c *deliveryIDCopier) startReading(ctx context.Context) error {
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
 		config.OptStartTime, config.OptStartSeq = nil, copied+1
 	}
-	reader, err := headerreader.Begin(ctx, c.js, name, config)
+	reader, err := headerreader.Open(ctx, c.js, name, config)
 	if errors.Is(err, headerreader.ErrConsumerInUse) {
-		return fmt.Errorf("%w: %w", edit.ErrQueueMoves, err)
+		return fmt.Errorf("%w: %w", edit.ErrQueueMoving, err)
 	}
 	var messages jetstream.MessagesContext
 	if err == nil {
@@ -178,7 +179,7 @@ func (c *deliveryIDCopier) stop(ctx context.Context) {
 	c.messages.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 	defer cancel()
-	c.reader.End(ctx)
+	c.reader.Close(ctx)
 }
 
 // copyAfterUnconfirmedMove handles a move whose final record was stored although the call that
@@ -209,7 +210,7 @@ func (m *Mover) copyAfterUnconfirmedMove(
 			return nil
 		}
 		again := isTransient(err) || errors.Is(err, errRestartMove) ||
-			errors.Is(err, edit.ErrQueueMoves) // another move reads the stream
+			errors.Is(err, edit.ErrQueueMoving) // another move reads the stream
 		if !again || retry.SleepBackoff(ctx, attempt) != nil {
 			err = fmt.Errorf("the move is complete, but the delivery IDs that %s stored last are "+
 				"not copied to %s, so a repeat of such a delivery would be run: %s",
@@ -251,7 +252,7 @@ func (c *deliveryIDCopier) saveProgress() error {
 	msg := nats.NewMsg(c.progressSubject())
 	msg.Header.Set(copiedUpToHeader, fmt.Sprintf("%s %d %d", c.from.StreamName(c.queue),
 		c.previous.Sequence.Stream, c.previous.Timestamp.UnixNano()))
-	return c.publish(msg)
+	return c.publishAsync(msg)
 }
 
 // readProgress returns the sequence up to which an earlier copy has read the old stream. It returns
@@ -283,9 +284,9 @@ func (c *deliveryIDCopier) readProgress(ctx context.Context) (sequence uint64, e
 	return sequence, err
 }
 
-// copyFromOtherQueues copies the delivery IDs that the queue's workflows have used in other queues
-// of the shared stream, before they changed their queue.
-func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
+// copyIDsFromOtherQueues copies the delivery IDs that the queue's workflows have used in other
+// queues of the shared stream, before they changed their queue.
+func (m *Mover) copyIDsFromOtherQueues(ctx context.Context, queue string) error {
 	var ids []string
 	for after := ""; ; {
 		some := m.config.RegistryIndex.Workflows("", after, 1000)
@@ -303,7 +304,7 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 		var filters []string
 		batch := ids[:min(len(ids), maxWorkflowsPerConsumer)]
 		for _, id := range batch {
-			filters = append(filters, filtersOfWorkflow(stream.Layout{}, queue, id)...)
+			filters = append(filters, filterSubjectsOfWorkflow(stream.Layout{}, queue, id)...)
 		}
 		c, err := m.newCopier(ctx, stream.Layout{}, stream.Layout{Own: true}, queue, queue, filters)
 		if err != nil {
@@ -413,12 +414,12 @@ func (c *deliveryIDCopier) copyDeliveryID(
 			return err
 		}
 	}
-	return c.publish(msg)
+	return c.publishAsync(msg)
 }
 
-// publish sends a message to the new stream without waiting. awaitStored waits until the message
-// has been stored.
-func (c *deliveryIDCopier) publish(msg *nats.Msg) error {
+// publishAsync sends a message to the new stream without waiting. awaitStored waits until the
+// message has been stored.
+func (c *deliveryIDCopier) publishAsync(msg *nats.Msg) error {
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
 		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.targetQueue), err)

@@ -2,11 +2,11 @@ package queuestreams
 
 import "time"
 
-// LongestMove returns how long the longest unfinished move of a queue or workflow has taken so far,
-// or 0 if there is none. The time counts from when Run in this process first saw the move, even if
-// different executors have worked on the move since then. A queue's move is finished once all new
-// messages go to the new stream, even if old ones still wait in the old stream.
-func (m *Mover) LongestMove() time.Duration {
+// LongestMoveDuration returns how long the longest unfinished move of a queue or workflow has taken
+// so far, or 0 if there is none. The time counts from when Run in this process first saw the move,
+// even if different executors have worked on the move since then. A queue's move is finished once
+// all new messages go to the new stream, even if old ones still wait in the old stream.
+func (m *Mover) LongestMoveDuration() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	longest := time.Duration(0)
@@ -25,7 +25,7 @@ func (m *Mover) trackMoves() {
 			now["queue."+q.Name] = true
 		}
 	}
-	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflows() {
+	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflowIDs() {
 		now["workflow."+id] = true
 	}
 	m.mu.Lock()

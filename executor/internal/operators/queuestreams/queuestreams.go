@@ -47,12 +47,15 @@ type Config struct {
 type Mover struct {
 	config Config
 
-	mu           sync.Mutex
-	queueLocks   map[string]chan struct{}     // the lock of each queue: see lockOf
-	resumeErrors map[string]error             // for each queue: why Run could not continue its move
-	firstSeen    map[string]firstSeenRevision // newest known revision of each queue and workflow
-	emptySince   map[string]time.Time         // for each queue: when its own stream was found empty
-	movingSince  map[string]time.Time         // when each queue's or workflow's move was noticed
+	mu         sync.Mutex
+	queueLocks map[string]chan struct{} // the lock of each queue: see lockOf
+	// resumeErrors says for each queue why Run could not continue its move.
+	resumeErrors map[string]error
+	// newestRevisions holds the newest known revision of each queue and workflow.
+	newestRevisions map[string]firstSeenRevision
+	// emptySince is when each queue's own stream was found empty.
+	emptySince  map[string]time.Time
+	movingSince map[string]time.Time // when each queue's or workflow's move was noticed
 
 	// Only Run uses the fields below.
 	resumingMoves    sync.WaitGroup // the goroutines that continue moves
@@ -93,13 +96,13 @@ const (
 // New returns a Mover. It continues abandoned moves only while Run is running.
 func New(c Config) *Mover {
 	return &Mover{
-		config:         c,
-		queueLocks:     map[string]chan struct{}{},
-		resumeErrors:   map[string]error{},
-		firstSeen:      map[string]firstSeenRevision{},
-		emptySince:     map[string]time.Time{},
-		movingSince:    map[string]time.Time{},
-		missingStreams: stream.MissingStreams{},
+		config:          c,
+		queueLocks:      map[string]chan struct{}{},
+		resumeErrors:    map[string]error{},
+		newestRevisions: map[string]firstSeenRevision{},
+		emptySince:      map[string]time.Time{},
+		movingSince:     map[string]time.Time{},
+		missingStreams:  stream.MissingStreams{},
 	}
 }
 
@@ -134,19 +137,19 @@ func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
 	})
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
-		return &edit.InvalidError{
+		return &edit.InvalidFieldError{
 			Field:   "placementTags",
 			Problem: fmt.Sprintf("too few servers have them: %v", err),
 		}
 	case errors.Is(err, stream.ErrTooFewServers):
-		return &edit.InvalidError{Field: "replicas", Problem: err.Error()}
+		return &edit.InvalidFieldError{Field: "replicas", Problem: err.Error()}
 	case errors.Is(err, stream.ErrPlacementNeedsCluster):
-		return &edit.InvalidError{Field: "placementTags", Problem: err.Error()}
+		return &edit.InvalidFieldError{Field: "placementTags", Problem: err.Error()}
 	case err != nil:
 		return err
 	}
 	if _, err := m.config.Editor.SetQueueStream(ctx, queue, spec); err != nil {
-		if errors.Is(err, edit.ErrChangedSince) {
+		if errors.Is(err, edit.ErrPreconditionFailed) {
 			return errors.Join(err, m.restoreLimits(ctx, queue))
 		}
 		return err
@@ -175,13 +178,13 @@ func (m *Mover) checkSpec(spec edit.QueueStreamSpec) error {
 		return err
 	}
 	if spec.MaxAge > 0 && spec.MaxAge < m.config.Settings.DedupWindow {
-		return &edit.InvalidError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
+		return &edit.InvalidFieldError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
 			"must be at least %d, the time for which delivery IDs are remembered: a delivery is "+
 				"known only while its message is stored",
 			int64(m.config.Settings.DedupWindow/time.Second))}
 	}
 	if spec.MaxAge > m.config.Settings.MaxAge {
-		return &edit.InvalidError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
+		return &edit.InvalidFieldError{Field: "maxAgeSeconds", Problem: fmt.Sprintf(
 			"must be at most %d, the age of the shared stream: cancellations and reports are kept "+
 				"as long as that", int64(m.config.Settings.MaxAge/time.Second))}
 	}
@@ -255,10 +258,10 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 			after = closedPhaseStallTimeout
 		}
 		if ok && m.isStalled("queue."+q.Name, have.Revision, after) {
-			err = errors.Join(err, m.resumeMove(ctx, q.Name))
+			err = errors.Join(err, m.resumeMoveInBackground(ctx, q.Name))
 		}
 	}
-	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflows() {
+	for _, id := range m.config.RegistryIndex.IntakeClosedWorkflowIDs() {
 		have, ok := m.config.RegistryIndex.Workflow(id)
 		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
 			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
@@ -275,17 +278,17 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 func (m *Mover) isStalled(key string, revision uint64, stallTimeout time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.firstSeen[key]; s.revision == revision {
+	if s := m.newestRevisions[key]; s.revision == revision {
 		return time.Since(s.seenAt) > stallTimeout
 	}
-	m.firstSeen[key] = firstSeenRevision{revision, time.Now()}
+	m.newestRevisions[key] = firstSeenRevision{revision, time.Now()}
 	return false
 }
 
-// resumeMove continues the move of a queue in a new goroutine, unless this process is already
-// moving the queue. It returns the error of the previous attempt, or nil if there was none or it
-// succeeded.
-func (m *Mover) resumeMove(ctx context.Context, queue string) error {
+// resumeMoveInBackground continues the move of a queue in a new goroutine, unless this process is
+// already moving the queue. It returns the error of the previous attempt, or nil if there was none
+// or it succeeded.
+func (m *Mover) resumeMoveInBackground(ctx context.Context, queue string) error {
 	lock := m.lockOf(queue)
 	select {
 	case lock <- struct{}{}:
@@ -350,8 +353,9 @@ func (m *Mover) completeLockedMove(ctx context.Context, queue string) error {
 			return nil
 		}
 		err = m.advanceMove(ctx, queue, have)
-		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errRestartMove) &&
-			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
+		if err != nil &&
+			!errors.Is(err, edit.ErrPreconditionFailed) && !errors.Is(err, errRestartMove) &&
+			!errors.Is(err, edit.ErrQueueMoving) && // another queue moves from the same stream
 			!isTransient(err) {
 
 			return err
@@ -458,11 +462,11 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64,
 		return fmt.Errorf("stream %s: %w", stream.OwnStreamName(queue), err)
 	}
 	if !d.from.Own {
-		if err := m.copyFromOtherQueues(ctx, queue); err != nil {
+		if err := m.copyIDsFromOtherQueues(ctx, queue); err != nil {
 			return err
 		}
 	}
-	ids, err := m.newCopier(ctx, d.from, d.to, queue, queue, filtersOfQueue(d.from, queue))
+	ids, err := m.newCopier(ctx, d.from, d.to, queue, queue, filterSubjectsOfQueue(d.from, queue))
 	if err != nil {
 		return err
 	}
@@ -549,10 +553,10 @@ func (m *Mover) abortMove(
 		_, err := m.config.Editor.SetStreamPhase(changing, queue, closedRevision, phase)
 		return err
 	})
-	if errors.Is(err, edit.ErrChangedSince) {
+	if errors.Is(err, edit.ErrPreconditionFailed) {
 		// An earlier attempt may have reopened the queue although the attempt returned an error.
-		// The next attempt then fails with ErrChangedSince. The current phase of the queue shows
-		// whether the queue is open.
+		// The next attempt then fails with ErrPreconditionFailed. The current phase of the queue
+		// shows whether the queue is open.
 		if _, reopened := m.revisionInPhase(ctx, queue, phase); !reopened {
 			return moveErr
 		}
@@ -561,7 +565,7 @@ func (m *Mover) abortMove(
 	if err != nil {
 		return errors.Join(moveErr, err)
 	}
-	_, lagging := errors.AsType[*consistency.LaggingError](moveErr)
+	_, lagging := errors.AsType[*consistency.UnconfirmedError](moveErr)
 	if lagging || errors.Is(moveErr, context.DeadlineExceeded) {
 		m.config.Log.WithField("queue",
 			queue).WithError(moveErr).Warn("the queue could not move in time; retrying")
@@ -669,7 +673,7 @@ func (m *Mover) MoveWorkflow(
 		var now [2]uint64
 		if now, err = m.revisionsUnlessMoving(change.From, change.To); err == nil &&
 			now != fromQueue {
-			err = edit.ErrQueueMoves
+			err = edit.ErrQueueMoving
 		}
 	}
 	if err == nil {
@@ -702,13 +706,13 @@ func (m *Mover) layoutOf(queue string) stream.Layout {
 	return stream.Layout{Own: q.Record.StoreTarget() == registry.StoreTargetOwn}
 }
 
-// revisionsUnlessMoving returns the revisions of two queues' records. It returns edit.ErrQueueMoves
-// if one of the queues is moving.
+// revisionsUnlessMoving returns the revisions of two queues' records. It returns
+// edit.ErrQueueMoving if one of the queues is moving.
 func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
 		q, ok := m.config.RegistryIndex.Queue(name)
 		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.IsMoving() {
-			return revisions, fmt.Errorf("%w: %s", edit.ErrQueueMoves, name)
+			return revisions, fmt.Errorf("%w: %s", edit.ErrQueueMoving, name)
 		}
 		revisions[i] = q.Revision
 	}
@@ -746,7 +750,7 @@ func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 		}
 	}
 	for _, name := range starts {
-		queue, ok := stream.QueueOfStream(name)
+		queue, ok := stream.QueueOfOwnStream(name)
 		if !ok {
 			continue
 		}
@@ -803,7 +807,7 @@ func (m *Mover) areOwnStreamsDrained(ctx context.Context, queue string) (bool, e
 		}
 		consumers := s.ListConsumers(ctx)
 		for info := range consumers.Info() {
-			if !stream.Idle(info) {
+			if !stream.IsDrained(info) {
 				return false, nil
 			}
 		}

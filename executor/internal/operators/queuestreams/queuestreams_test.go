@@ -51,8 +51,9 @@ func start(t *testing.T, nc *nats.Conn) *fixture {
 
 func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuestreams.Mover {
 	return queuestreams.New(queuestreams.Config{
-		JetStream: f.JetStream, Editor: f.Editor, RegistryIndex: f.RegistryIndex, Settings: settings,
-		Log: logtest.Quiet(), OnStep: reached,
+		JetStream: f.JetStream, Editor: f.Editor, RegistryIndex: f.RegistryIndex,
+		Settings: settings,
+		Log:      logtest.Discard(), OnStep: reached,
 	})
 }
 
@@ -145,7 +146,7 @@ func (f *fixture) starts() map[string]int {
 			jetstream.OrderedConsumerConfig{
 				HeadersOnly: true,
 			}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-				if stream.IsStart(msg.Subject()) {
+				if stream.IsStartSubject(msg.Subject()) {
 					found[msg.Headers().Get(stream.HeaderExecutionID)]++
 				}
 				return nil
@@ -302,8 +303,8 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// While one executor moves a queue, LongestMove of another executor's Mover is more than 0. It is 0
-// before and after the move.
+// While one executor moves a queue, LongestMoveDuration of another executor's Mover is more than 0.
+// It is 0 before and after the move.
 func TestLongestMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -325,13 +326,13 @@ func TestLongestMove(t *testing.T) {
 		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		retry.Until(within, 20*time.Millisecond, func() bool {
-			return (other.LongestMove() > 0) == lasts
+			return (other.LongestMoveDuration() > 0) == lasts
 		})
-		if (other.LongestMove() > 0) != lasts {
-			t.Errorf("a move lasts: %v; want %v", other.LongestMove(), lasts)
+		if (other.LongestMoveDuration() > 0) != lasts {
+			t.Errorf("a move lasts: %v; want %v", other.LongestMoveDuration(), lasts)
 		}
 	}
-	if got := other.LongestMove(); got != 0 {
+	if got := other.LongestMoveDuration(); got != 0 {
 		t.Errorf("before the move: %v", got)
 	}
 	<-stands
@@ -1080,7 +1081,7 @@ func TestThreeServers(t *testing.T) {
 	}
 	l.await(30)
 	l.end()
-	var invalid *edit.InvalidError
+	var invalid *edit.InvalidFieldError
 	if err := m.MoveToOwnStream(t.Context(), "q",
 		edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
 		&invalid) || invalid.Field != "replicas" {
@@ -1137,7 +1138,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{edit.QueueStreamSpec{PlacementTags: []string{"a b"}}, "placementTags[0]"},
 		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // not a cluster
 	} {
-		var invalid *edit.InvalidError
+		var invalid *edit.InvalidFieldError
 		if err := m.MoveToOwnStream(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
 			invalid.Field != c.field {
 			t.Errorf("%+v: %v", c.spec, err)
@@ -1180,7 +1181,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		if calls++; calls == 1 {
 			return nil
 		}
-		return fmt.Errorf("%w: %w", changed, edit.ErrChangedSince)
+		return fmt.Errorf("%w: %w", changed, edit.ErrPreconditionFailed)
 	})
 	if err := m.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
 		changed) {
@@ -1262,7 +1263,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 		group.ConsumerConfigForLayout(own, stream.RunnerAckWait))
 	check(err)
 	lane, err := stream.EnsureRunnerConsumer(t.Context(), f.JetStream, group,
-		group.LaneConfig(execution.LaneOf("wf", "k"), all.CachedInfo()))
+		group.LaneConsumerConfig(execution.LaneOf("wf", "k"), all.CachedInfo()))
 	check(err)
 	got, err := lane.Next()
 	check(err)

@@ -151,7 +151,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 			"The running ingresses have an older version that does not support the check."
 	}
 
-	question := probe.NewQuestion(keys)
+	question := probe.NewChallenge(keys)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+probePath, http.NoBody)
 	if err != nil {
 		return StateUnknown, "The public URL cannot be called: " + err.Error()
@@ -177,7 +177,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
-	if question.IsAnsweredBy(response.Header.Get(probe.Header)) {
+	if question.IsValidResponse(response.Header.Get(probe.Header)) {
 		return StateReached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough to classify the response.

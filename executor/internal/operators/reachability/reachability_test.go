@@ -41,12 +41,12 @@ func TestWhoAnswers(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"code":"token_missing"}`)
 	}
-	ours := probe.NewAnswerer(key)
+	ours := probe.NewResponder(key)
 	ingress := serve(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/webhooks/-" && r.URL.Path != "/below/webhooks/-" {
 			t.Errorf("asked for %s", r.URL)
 		}
-		w.Header().Set(probe.Header, ours.Answer(r.Header.Get(probe.Header)))
+		w.Header().Set(probe.Header, ours.Respond(r.Header.Get(probe.Header)))
 		refuse(w)
 	})
 	closed, err := freeport.Reserve()

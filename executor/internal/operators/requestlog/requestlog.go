@@ -61,7 +61,7 @@ func Handler(
 					failed.ServeHTTP(w, r)
 				}
 			}
-			gone := e.clientGone(r)
+			gone := e.recordClientGone(r)
 			important := level(r, e)
 			switch {
 			case p != nil:
@@ -75,10 +75,10 @@ func Handler(
 	})
 }
 
-// clientGone reports whether a request failed only because its client had disconnected. If so, it
-// replaces the error with the field client_gone, which shows that the client never received the
-// logged status.
-func (e *Event) clientGone(r *http.Request) bool {
+// recordClientGone reports whether a request failed only because its client had disconnected. If
+// so, it replaces the error with the field client_gone, which shows that the client never received
+// the logged status.
+func (e *Event) recordClientGone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// maxAuditedSignIns is the maximum number of sign-ins that are recorded in the audit log for each
-// caller in a minute. The limit exists because a script may sign in constantly with a key, and the
-// audit log keeps entries for a long time.
-const maxAuditedSignIns = 30
+// maxAuditedSignInsPerMinute is the maximum number of sign-ins that are recorded in the audit log
+// for each caller in a minute. The limit exists because a script may sign in constantly with a key,
+// and the audit log keeps entries for a long time.
+const maxAuditedSignInsPerMinute = 30
 
-// signInAuditLimit limits how many sign-ins of each caller are recorded in the audit log per
+// signInAuditLimiter limits how many sign-ins of each caller are recorded in the audit log per
 // minute. It is safe for concurrent use.
-type signInAuditLimit struct {
+type signInAuditLimiter struct {
 	now func() time.Time
 
 	mu           sync.Mutex
@@ -22,10 +22,10 @@ type signInAuditLimit struct {
 	signInCounts map[operate.Identity]int
 }
 
-func newSignInAuditLimit() *signInAuditLimit { return &signInAuditLimit{now: time.Now} }
+func newSignInAuditLimiter() *signInAuditLimiter { return &signInAuditLimiter{now: time.Now} }
 
 // allow counts a caller's sign-in, and reports whether it should be recorded.
-func (n *signInAuditLimit) allow(caller operate.Caller) bool {
+func (n *signInAuditLimiter) allow(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
@@ -33,5 +33,5 @@ func (n *signInAuditLimit) allow(caller operate.Caller) bool {
 	}
 	identity := caller.Identity()
 	n.signInCounts[identity]++
-	return n.signInCounts[identity] <= maxAuditedSignIns
+	return n.signInCounts[identity] <= maxAuditedSignInsPerMinute
 }

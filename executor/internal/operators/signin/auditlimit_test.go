@@ -21,7 +21,7 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 	) {
 		noted[caller.ID]++
 	}})
-	s.signInAuditLimit.now = func() time.Time { return now }
+	s.signInAuditLimiter.now = func() time.Time { return now }
 	enter := func(key string) {
 		t.Helper()
 		if err := s.SignInByToken(httptest.NewRecorder(),
@@ -29,17 +29,17 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for range 3 * maxAuditedSignIns {
+	for range 3 * maxAuditedSignInsPerMinute {
 		enter("one")
 	}
 	enter("other")
 	enter("an-admin-token")
-	if noted["one"] != maxAuditedSignIns || noted["other"] != 1 || noted[""] != 1 {
+	if noted["one"] != maxAuditedSignInsPerMinute || noted["other"] != 1 || noted[""] != 1 {
 		t.Errorf("noted %v", noted)
 	}
 	now = now.Add(time.Minute)
 	enter("one")
-	if noted["one"] != maxAuditedSignIns+1 {
+	if noted["one"] != maxAuditedSignInsPerMinute+1 {
 		t.Errorf("noted %v a minute later", noted)
 	}
 }

@@ -19,15 +19,15 @@ func WithCaller(ctx context.Context, caller operate.Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// WithSessionEnd returns a context with the expiry time of the request's session. The zero time
+// WithSessionExpiry returns a context with the expiry time of the request's session. The zero time
 // means that there is no session.
-func WithSessionEnd(ctx context.Context, end time.Time) context.Context {
+func WithSessionExpiry(ctx context.Context, end time.Time) context.Context {
 	return context.WithValue(ctx, sessionEndKey{}, end)
 }
 
-// SessionEnd returns the expiry time of the request's session, or the zero time if there is no
+// SessionExpiry returns the expiry time of the request's session, or the zero time if there is no
 // session.
-func SessionEnd(ctx context.Context) time.Time {
+func SessionExpiry(ctx context.Context) time.Time {
 	end, _ := ctx.Value(sessionEndKey{}).(time.Time)
 	return end
 }

@@ -36,11 +36,11 @@ const (
 	maxConcurrentDelays = 1_000
 )
 
-// Failures counts failed sign-ins and delays the responses to them. The more failures come from a
-// source, the longer the delay. A source is an IPv4 address or an IPv6 /64. The correct token is
-// accepted without a delay even from a source with many failures, so an attacker cannot lock an
-// operator out. Failures is safe for concurrent use.
-type Failures struct {
+// FailureThrottle counts failed sign-ins and delays the responses to them. The more failures come
+// from a source, the longer the delay. A source is an IPv4 address or an IPv6 /64. The correct
+// token is accepted without a delay even from a source with many failures, so an attacker cannot
+// lock an operator out. FailureThrottle is safe for concurrent use.
+type FailureThrottle struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
 	sleep func(context.Context, time.Duration)
@@ -55,9 +55,9 @@ type sourceFailures struct {
 	lastFailureAt time.Time
 }
 
-// NewFailures returns a Failures whose metric is registered with metrics.
-func NewFailures(metrics prometheus.Registerer) *Failures {
-	f := &Failures{
+// NewFailureThrottle returns a FailureThrottle whose metric is registered with metrics.
+func NewFailureThrottle(metrics prometheus.Registerer) *FailureThrottle {
+	f := &FailureThrottle{
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hookstart_executor_failed_sign_ins_total",
 			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the " +
@@ -76,7 +76,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 // FailedAtConsole. remote is the address of the connection's peer, as ADDRESS:PORT. CountAndDelay
 // does not use addresses in headers, because an attacker can forge them. All failures behind the
 // same proxy therefore share one delay.
-func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
+func (f *FailureThrottle) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.countFailure(sourcePrefix(remote))
 	if !wait {
@@ -89,7 +89,7 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 // countFailure counts a failure from the given source. d is how long the caller must delay the
 // response. wait reports whether to delay it at all. If wait is true, the caller must call
 // releaseDelaySlot after the delay.
-func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
+func (f *FailureThrottle) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	return min(minDelay<<min(over-1, 10), maxDelay), true
 }
 
-func (f *Failures) releaseDelaySlot() {
+func (f *FailureThrottle) releaseDelaySlot() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delayedResponses--
@@ -121,7 +121,7 @@ func (f *Failures) releaseDelaySlot() {
 // evictSources makes room for one more source if there are already maxSources. It removes all
 // sources whose last failure is older than failureRetention and, if that is not enough, an
 // arbitrary one. The caller must hold mu.
-func (f *Failures) evictSources(now time.Time) {
+func (f *FailureThrottle) evictSources(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
 	}

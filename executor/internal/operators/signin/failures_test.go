@@ -12,7 +12,7 @@ import (
 
 // clock gives f a fake clock and fake delays: the current time of f is *now, and f appends each
 // delay to *waited instead of waiting.
-func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
+func clock(f *FailureThrottle) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }
 	f.sleep = func(_ context.Context, d time.Duration) { *waited = append(*waited, d) }
@@ -21,7 +21,7 @@ func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 
 func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	t.Parallel()
-	f := NewFailures(prometheus.NewRegistry())
+	f := NewFailureThrottle(prometheus.NewRegistry())
 	now, waited := clock(f)
 	for range undelayedFailures {
 		f.CountAndDelay(t.Context(), FailedAtAPI, "192.0.2.1:1000")
@@ -65,7 +65,7 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 // that are delayed at the same time, grow without limit.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
-	f := NewFailures(prometheus.NewRegistry())
+	f := NewFailureThrottle(prometheus.NewRegistry())
 	clock(f)
 	for i := range maxSources + 1000 {
 		f.CountAndDelay(t.Context(), FailedAtAPI,

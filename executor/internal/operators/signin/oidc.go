@@ -144,7 +144,7 @@ func (s *Authenticator) FinishOIDC(
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(pending.State)) == 1
 	setOIDCCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
-		s.recordFailure(r, FailedAtConsole)
+		s.auditAndDelayFailure(r, FailedAtConsole)
 		return "/", &RefusedError{
 			"This answer belongs to no sign-in that was begun in this browser within the last " +
 				"ten minutes. Begin again.", errors.New("unknown state"),
@@ -155,7 +155,7 @@ func (s *Authenticator) FinishOIDC(
 	u, err := s.config.OIDC.exchangeCode(ctx, r, pending)
 	if err != nil {
 		if _, refused := errors.AsType[*RefusedError](err); refused {
-			s.recordFailure(r, FailedAtConsole)
+			s.auditAndDelayFailure(r, FailedAtConsole)
 		}
 		return pending.Next, err
 	}
@@ -319,14 +319,14 @@ func addUserInfo(
 	if err := info.Claims(&more); err != nil {
 		return fmt.Errorf("read the user's claims: %w", err)
 	}
-	addClaims(claims, more)
+	addMissingClaims(claims, more)
 	return nil
 }
 
-// addClaims copies to claims each claim in more that claims does not have yet. There is one
+// addMissingClaims copies to claims each claim in more that claims does not have yet. There is one
 // exception: it combines an email address from one map with an email_verified from the other only
 // if both maps have the same address.
-func addClaims(claims, more map[string]any) {
+func addMissingClaims(claims, more map[string]any) {
 	_, hasAddress := claims["email"]
 	_, hasVerified := claims["email_verified"]
 	otherAddress := (hasAddress || hasVerified) &&

@@ -37,8 +37,8 @@ type Config struct {
 	// per minute is limited, so that an attacker cannot fill the audit log. nil means that sign-ins
 	// are not reported.
 	OnSignIn func(ctx context.Context, caller operate.Caller, refused bool)
-	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
-	Failures *Failures
+	// FailureThrottle counts failed sign-ins and delays the responses to them. nil means no delay.
+	FailureThrottle *FailureThrottle
 }
 
 // APIKeys looks up the caller that an API key authenticates. Its methods return an error if the
@@ -56,11 +56,11 @@ type APIKeys interface {
 // The ID of a session is the random nonce in its cookie. The methods return an error if the store
 // is unavailable.
 type RevokedSessions interface {
-	// End records that a session was signed out. until is the time at which the session would have
-	// expired anyway; afterwards, the entry may be removed.
-	End(ctx context.Context, id string, until time.Time) error
-	// Ended reports whether a session has been signed out.
-	Ended(ctx context.Context, id string) (bool, error)
+	// Revoke records that a session was signed out. until is the time at which the session would
+	// have expired anyway; afterwards, the entry may be removed.
+	Revoke(ctx context.Context, id string, until time.Time) error
+	// IsRevoked reports whether a session has been signed out.
+	IsRevoked(ctx context.Context, id string) (bool, error)
 }
 
 // ErrUnauthenticated means that a request has no valid token, key or session.
@@ -74,7 +74,7 @@ type Authenticator struct {
 	linkNonce             *oneTimeNonce
 	crossOriginProtection *http.CrossOriginProtection
 	refusalAuditLimiter   *rate.Limiter
-	signInAuditLimit      *signInAuditLimit
+	signInAuditLimiter    *signInAuditLimiter
 }
 
 // maxAuditedRefusalsPerMinute is the maximum number of refused sign-ins that are recorded per
@@ -91,7 +91,7 @@ func New(c Config) *Authenticator {
 		crossOriginProtection: http.NewCrossOriginProtection(),
 		refusalAuditLimiter: rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusalsPerMinute),
 			maxAuditedRefusalsPerMinute),
-		signInAuditLimit: newSignInAuditLimit(),
+		signInAuditLimiter: newSignInAuditLimiter(),
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *Authenticator) APICaller(r *http.Request) (operate.Caller, error) {
 			return caller, err
 		}
 	}
-	s.recordFailure(r, FailedAtAPI)
+	s.auditAndDelayFailure(r, FailedAtAPI)
 	return operate.Caller{}, ErrUnauthenticated
 }
 
@@ -159,7 +159,7 @@ func (s *Authenticator) checkNotSignedOut(ctx context.Context, sess session) err
 	if s.config.RevokedSessions == nil {
 		return nil
 	}
-	ended, err := s.config.RevokedSessions.Ended(ctx, sess.Nonce)
+	ended, err := s.config.RevokedSessions.IsRevoked(ctx, sess.Nonce)
 	if err == nil && ended {
 		err = ErrUnauthenticated
 	}
@@ -208,7 +208,7 @@ func (s *Authenticator) SignInByToken(w http.ResponseWriter, r *http.Request, to
 	case err == nil:
 		s.beginSession(w, r, sess, caller)
 	case errors.Is(err, ErrUnauthenticated):
-		s.recordFailure(r, FailedAtConsole)
+		s.auditAndDelayFailure(r, FailedAtConsole)
 	}
 	return err
 }
@@ -240,7 +240,7 @@ func (s *Authenticator) SignInByLink(w http.ResponseWriter, r *http.Request, non
 		return true
 	}
 	if _, valid := s.sessions.fromRequest(r); !valid {
-		s.recordFailure(r, FailedAtConsole)
+		s.auditAndDelayFailure(r, FailedAtConsole)
 	}
 	return false
 }
@@ -255,7 +255,7 @@ func (s *Authenticator) beginSession(
 		lifetime = min(s.config.OIDC.config.SessionLifetime, sessionLifetime)
 	}
 	s.sessions.setSessionCookie(w, r, sess, lifetime)
-	if s.config.OnSignIn != nil && s.signInAuditLimit.allow(caller) {
+	if s.config.OnSignIn != nil && s.signInAuditLimiter.allow(caller) {
 		s.config.OnSignIn(r.Context(), caller, false)
 	}
 }
@@ -264,7 +264,7 @@ func (s *Authenticator) beginSession(
 // the session is still valid.
 func (s *Authenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if sess, valid := s.sessions.fromRequest(r); valid && s.config.RevokedSessions != nil {
-		if err := s.config.RevokedSessions.End(r.Context(), sess.Nonce,
+		if err := s.config.RevokedSessions.Revoke(r.Context(), sess.Nonce,
 			time.Unix(sess.Ends, 0)); err != nil {
 			return err
 		}
@@ -286,11 +286,11 @@ func (s *Authenticator) isAdminToken(token string) bool {
 	return subtle.ConstantTimeCompare(given[:], s.tokenHash[:]) == 1 && s.config.AdminToken != ""
 }
 
-func (s *Authenticator) recordFailure(r *http.Request, at string) {
+func (s *Authenticator) auditAndDelayFailure(r *http.Request, at string) {
 	if at == FailedAtConsole && s.config.OnSignIn != nil && s.refusalAuditLimiter.Allow() {
 		s.config.OnSignIn(r.Context(), operate.Caller{Kind: "unknown"}, true)
 	}
-	if s.config.Failures != nil {
-		s.config.Failures.CountAndDelay(r.Context(), at, r.RemoteAddr)
+	if s.config.FailureThrottle != nil {
+		s.config.FailureThrottle.CountAndDelay(r.Context(), at, r.RemoteAddr)
 	}
 }

@@ -127,7 +127,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	entry, exists, err := edit.DecodeAuditEntry(msg.Headers())
 	switch {
 	case err != nil: // retrying would not make it readable
 		a.log.WithError(err).WithField("subject",
@@ -146,9 +146,10 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// Replay makes the auditors copy all entries in the registry's history again, because the database
-// may have lost some of them. It resets their consumers. Each entry is still stored only once.
-func (a *Auditor) Replay(ctx context.Context) {
+// RecopyAll makes the auditors copy all entries in the registry's history again, because the
+// database may have lost some of them. It resets their consumers. Each entry is still stored only
+// once.
+func (a *Auditor) RecopyAll(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, registry.AuditConsumer, 1)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -209,9 +210,9 @@ func purgeOlderIfNewest(
 	return s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
 }
 
-// AwaitAudited waits until the database has the audit entries of all registry changes made before
+// AwaitAllCopied waits until the database has the audit entries of all registry changes made before
 // the call, so that operators find them in the audit log, or until the context is done.
-func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
+func AwaitAllCopied(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, registry.AuditConsumer)
 	}

@@ -133,7 +133,7 @@ func TestTheAuditGoesOnAfterTheStorageWasLost(t *testing.T) {
 		}
 	}
 	makeStream(t, js, record)
-	auditor := New(js, nil, logtest.Quiet())
+	auditor := New(js, nil, logtest.Discard())
 	auditor.heartbeat = 500 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -40,7 +40,7 @@ const (
 // copiedBuckets returns the registry's buckets, in the order in which they are restored.
 func copiedBuckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
-// Config holds the dependencies of a RegistryCopy, which does not own them.
+// Config holds the dependencies of a RegistryCopier, which does not own them.
 type Config struct {
 	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
@@ -57,8 +57,8 @@ type Config struct {
 	Log logrus.FieldLogger
 }
 
-// RegistryCopy maintains the database's copy of the registry. It is safe for concurrent use.
-type RegistryCopy struct {
+// RegistryCopier maintains the database's copy of the registry. It is safe for concurrent use.
+type RegistryCopier struct {
 	Config
 
 	mu             sync.Mutex
@@ -79,9 +79,9 @@ type RegistryCopy struct {
 	missingStreams  stream.MissingStreams
 }
 
-// New returns a RegistryCopy. Call Begin before any other method.
-func New(c Config) *RegistryCopy {
-	return &RegistryCopy{
+// New returns a RegistryCopier. Call Initialize before any other method.
+func New(c Config) *RegistryCopier {
+	return &RegistryCopier{
 		Config:          c,
 		copiedRevisions: map[string]uint64{},
 		changed:         make(chan struct{}),
@@ -101,13 +101,13 @@ func (e *InstallationMismatchError) Error() string { return e.problem }
 var errRestoring = errors.New("a backup is being restored into it; until that is complete, every " +
 	"webhook is answered 503")
 
-// Begin compares the registry with the database, creates the identity of a new installation, and
-// restores a lost registry. It retries after errors until ctx is done, but returns an
+// Initialize compares the registry with the database, creates the identity of a new installation,
+// and restores a lost registry. It retries after errors until ctx is done, but returns an
 // InstallationMismatchError immediately. While a backup is being restored, it returns nil.
-func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
+func (c *RegistryCopier) Initialize(ctx context.Context) (err error) {
 	var foreign *InstallationMismatchError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		err = c.tryBegin(ctx)
+		err = c.tryInitialize(ctx)
 		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
 	})
 	if errors.Is(err, errRestoring) {
@@ -118,7 +118,7 @@ func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *RegistryCopy) tryBegin(ctx context.Context) error {
+func (c *RegistryCopier) tryInitialize(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := c.EnsureBuckets(asking); err != nil {
@@ -140,14 +140,14 @@ func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	c.mu.Lock()
 	c.installationID = ours
 	c.mu.Unlock()
-	return c.updateUnusableReason(ctx)
+	return c.restoreIfOutdated(ctx)
 }
 
 // adoptIdentity stores an identity in a database that has none, and returns the identity. It uses
 // the registry's identity, or creates a new one if the registry has none either. If the registry
 // has an identity, but AdoptDatabase is not set, adoptIdentity returns an
 // InstallationMismatchError.
-func (c *RegistryCopy) adoptIdentity(
+func (c *RegistryCopier) adoptIdentity(
 	ctx context.Context,
 	identity registry.Installation,
 ) (string, error) {
@@ -171,7 +171,7 @@ func (c *RegistryCopy) adoptIdentity(
 
 // Run maintains the copy of the registry, and restores the registry if it is lost, until the
 // context is done.
-func (c *RegistryCopy) Run(ctx context.Context) {
+func (c *RegistryCopier) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range copiedBuckets() {
 		mirrors.Go(func() { c.mirrorBucket(ctx, bucket) })
@@ -180,7 +180,7 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 		if retry.Sleep(ctx, compareInterval); ctx.Err() != nil {
 			break
 		}
-		err := c.updateUnusableReason(ctx)
+		err := c.restoreIfOutdated(ctx)
 		if err != nil && failing == nil && ctx.Err() == nil {
 			c.Log.WithError(err).Warn("the registry is not in NATS as it must be; the executor " +
 				"tries again")
@@ -192,16 +192,16 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 
 // UnusableReason returns why the registry must not be used for requests now, or nil if it may be
 // used.
-func (c *RegistryCopy) UnusableReason() error {
+func (c *RegistryCopier) UnusableReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unusableReason
 }
 
-// updateUnusableReason compares the registry with the database's copy of it, and restores the
+// restoreIfOutdated compares the registry with the database's copy of it, and restores the
 // registry if it is lost, incomplete or older than the copy. It stores and returns the reason why
 // the registry is unusable, or nil.
-func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
+func (c *RegistryCopier) restoreIfOutdated(ctx context.Context) error {
 	err := c.compareAndRestore(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 // ensureBuckets creates the registry's buckets if they do not exist. If a bucket has been missing
 // for only a short time, the server may still be deleting it, so ensureBuckets returns an error
 // instead of creating it: see stream.MissingStreams.
-func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
+func (c *RegistryCopier) ensureBuckets(ctx context.Context) error {
 	for _, bucket := range copiedBuckets() {
 		name := registry.StreamOf(bucket)
 		_, err := c.JetStream.Stream(ctx, name)
@@ -227,7 +227,7 @@ func (c *RegistryCopy) ensureBuckets(ctx context.Context) error {
 	return c.EnsureBuckets(ctx)
 }
 
-func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
+func (c *RegistryCopier) compareAndRestore(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := c.ensureBuckets(asking); err != nil {
@@ -280,7 +280,7 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 
 // outdatedFor returns how long a cluster has been reporting an older registry. The first call
 // starts the clock and returns about 0.
-func (c *RegistryCopy) outdatedFor() time.Duration {
+func (c *RegistryCopier) outdatedFor() time.Duration {
 	if c.outdatedSince.IsZero() {
 		c.outdatedSince = time.Now()
 	}
@@ -290,7 +290,7 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 // outdatedBuckets returns the buckets that are older than their copies in the database. outdated
 // maps each of them to the newest revision that its copy contains. clustered is true if any bucket,
 // older or not, has several replicas.
-func (c *RegistryCopy) outdatedBuckets(
+func (c *RegistryCopier) outdatedBuckets(
 	ctx context.Context,
 ) (outdated map[string]uint64, clustered bool, err error) {
 	outdated = map[string]uint64{}
@@ -328,7 +328,7 @@ func (c *RegistryCopy) outdatedBuckets(
 // behind their copies: see outdatedBuckets. beginRestore deletes the outdated content of these
 // buckets, and restore then adds all records that the registry lacks. If the registry has no
 // identity, restore finally makes it usable by writing one.
-func (c *RegistryCopy) restore(ctx context.Context, outdated map[string]uint64) error {
+func (c *RegistryCopier) restore(ctx context.Context, outdated map[string]uint64) error {
 	begun, err := c.beginRestore(ctx, outdated)
 	if err != nil {
 		return err
@@ -371,9 +371,9 @@ func (c *RegistryCopy) restore(ctx context.Context, outdated map[string]uint64) 
 	return nil
 }
 
-// restoreState holds the results of beginRestore: the identities in the registry and in the
+// restoreIdentities holds the results of beginRestore: the identities in the registry and in the
 // database's copy of it.
-type restoreState struct {
+type restoreIdentities struct {
 	identity         registry.Installation // the registry's identity
 	identityRevision uint64                // the revision of the registry's identity
 	copiedIdentity   registry.Installation // the identity in the database's copy
@@ -383,13 +383,13 @@ type restoreState struct {
 // beginRestore prepares a restore. outdated maps each bucket that is behind its copy in the
 // database to the newest revision in that copy; beginRestore makes the bucket's new revisions begin
 // above it. Running processes then stop using the earlier registry that they have in memory.
-func (c *RegistryCopy) beginRestore(
+func (c *RegistryCopier) beginRestore(
 	ctx context.Context, outdated map[string]uint64,
-) (b restoreState, err error) {
+) (b restoreIdentities, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // a response may be lost
 	defer cancel()
 	for bucket, position := range outdated {
-		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
+		if err := edit.PurgeAndAdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
 			return b, err
 		}
 	}
@@ -413,7 +413,7 @@ func (c *RegistryCopy) beginRestore(
 // copiedIdentity returns the identity in the database's copy of the registry. copied is false if
 // there is no copy. The identity may be empty even if there is a copy: a restore first writes an
 // empty identity to the registry, and a mirror may have copied it.
-func (c *RegistryCopy) copiedIdentity(
+func (c *RegistryCopier) copiedIdentity(
 	ctx context.Context,
 ) (i registry.Installation, copied bool, err error) {
 	at, err := c.Store.RegistryPosition(ctx, registry.Bucket)
@@ -435,7 +435,9 @@ func (c *RegistryCopy) copiedIdentity(
 
 // restoreMissing copies the records that a bucket lacks from the database to the bucket, and
 // returns how many it has copied.
-func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
+func (c *RegistryCopier) restoreMissing(
+	ctx context.Context, bucket string,
+) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
 		n, after, more, err = c.restorePage(ctx, bucket, after)
@@ -448,7 +450,7 @@ func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (store
 // that it lacks. The page begins with the first key that sorts after the parameter after. stored is
 // the number of records added, last is the last key of the page, and more is false if the page is
 // empty.
-func (c *RegistryCopy) restorePage(
+func (c *RegistryCopier) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -467,7 +469,7 @@ func (c *RegistryCopy) restorePage(
 
 // AwaitCopied waits until the database's copy of a bucket contains all revisions up to the given
 // one. It implements edit.DatabaseCopy.
-func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
+func (c *RegistryCopier) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		c.mu.Lock()
 		done, moved := c.copiedRevisions[bucket] >= revision, c.changed

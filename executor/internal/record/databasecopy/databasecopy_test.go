@@ -46,7 +46,7 @@ func openStore(t *testing.T) store.Store {
 type process struct {
 	*edit.Editor
 	index *edit.RegistryIndex
-	copy  *databasecopy.RegistryCopy
+	copy  *databasecopy.RegistryCopier
 	js    jetstream.JetStream
 	stop  func()
 }
@@ -60,7 +60,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	return startWith(t, nc, js, s, keeps)
 }
 
-// startWith is like start, but the RegistryCopy uses the given JetStream.
+// startWith is like start, but the RegistryCopier uses the given JetStream.
 func startWith(
 	t *testing.T, nc *nats.Conn, copying jetstream.JetStream, s store.Store, keeps bool,
 ) (*process, error) {
@@ -71,23 +71,23 @@ func startWith(
 	fatal(t, err)
 	fatal(t, edit.EnsureBuckets(ctx, js, 1))
 	p := &process{index: edit.NewRegistryIndex(nil), js: js, stop: cancel}
-	follower, err := consistency.Follow(ctx, js, p.index, logtest.Quiet())
+	follower, err := consistency.Follow(ctx, js, p.index, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	membership, err := consistency.JoinAsFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
 	heartbeat, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,
-		consistency.ProcessInfo{}, logtest.Quiet())
+		consistency.ProcessInfo{}, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	p.copy = databasecopy.New(databasecopy.Config{
-		JetStream: copying, Store: s, Follower: follower, Log: logtest.Quiet(),
+		JetStream: copying, Store: s, Follower: follower, Log: logtest.Discard(),
 		EnsureBuckets: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
 	})
 	beginning, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
-	if err := p.copy.Begin(beginning); err != nil {
+	if err := p.copy.Initialize(beginning); err != nil {
 		return nil, err
 	}
 	lease := consistency.NewLease(nc, follower)
@@ -99,7 +99,7 @@ func startWith(
 		})
 		return err
 	})
-	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlansJSON)
 	fatal(t, err)
 	mustBecomeCurrent(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
 	if keeps {
@@ -180,11 +180,11 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	i := &ingress{Snapshot: registry.NewSnapshot(nil)}
-	follower, err := consistency.Follow(t.Context(), js, i, logtest.Quiet())
+	follower, err := consistency.Follow(t.Context(), js, i, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	heartbeat, err := consistency.StartHeartbeat(t.Context(), nc, follower, consistency.RoleIngress,
-		nil, consistency.ProcessInfo{Capabilities: consistency.Capabilities()}, logtest.Quiet())
+		nil, consistency.ProcessInfo{Capabilities: consistency.Capabilities()}, logtest.Discard())
 	fatal(t, err)
 	t.Cleanup(heartbeat.Stop)
 	i.follower, i.lease = follower, consistency.NewLease(nc, follower)
@@ -628,7 +628,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	fatal(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	var lagging *consistency.LaggingError
+	var lagging *consistency.UnconfirmedError
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}
@@ -654,7 +654,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	identity.Restoring = true
 	restoring, err := edit.WriteInstallation(t.Context(), p.js, identity, over)
 	fatal(t, err)
-	fatal(t, in.follower.Wait(t.Context(), restoring))
+	fatal(t, in.follower.AwaitApplied(t.Context(), restoring))
 	if in.lease.IsValid(time.Now()) {
 		t.Error("the ingress relies on a registry that is incomplete")
 	}

@@ -13,10 +13,10 @@
 // been told that it was made.
 //
 // The revisions of a bucket only increase, even if the bucket is lost: a restored bucket begins
-// after the copy's position (edit.AdvanceRevision). Of two revisions of a record, the higher one is
-// therefore always the newer one. The copy never replaces a revision of a record with a lower one,
-// even if revisions are delivered twice or late. The copy also contains deletions, so a restore
-// does not bring deleted records back.
+// after the copy's position (edit.PurgeAndAdvanceRevision). Of two revisions of a record, the
+// higher one is therefore always the newer one. The copy never replaces a revision of a record with
+// a lower one, even if revisions are delivered twice or late. The copy also contains deletions, so
+// a restore does not bring deleted records back.
 //
 // # No requests are accepted during a restore
 //
@@ -37,11 +37,11 @@
 // identity with Restoring set belongs to a backup that is being restored: executors do not change
 // such a registry, and only follow it.
 //
-// Two executors can safely restore concurrently: AdvanceRevision deletes nothing that was stored
-// after the first executor called it, RestoreMissingRecords stores no record that exists, and both
-// executors use the same copy. The identity is written only if its revision is still the one that
-// was read. For the same reasons, an executor that was frozen during the restore changes nothing
-// when it resumes.
+// Two executors can safely restore concurrently: PurgeAndAdvanceRevision deletes nothing that was
+// stored after the first executor called it, RestoreMissingRecords stores no record that exists,
+// and both executors use the same copy. The identity is written only if its revision is still the
+// one that was read. For the same reasons, an executor that was frozen during the restore changes
+// nothing when it resumes.
 //
 // # The identity of the registry
 //

@@ -31,7 +31,7 @@ const (
 // mirrorBucket copies a bucket's revisions to the database. It retries after failures of NATS and
 // of the database, and then continues where the database's copy ends, not where this process
 // stopped, because the database may have been replaced by an older backup.
-func (c *RegistryCopy) mirrorBucket(ctx context.Context, bucket string) {
+func (c *RegistryCopier) mirrorBucket(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
 		c.mu.Lock()
@@ -57,13 +57,13 @@ func (c *RegistryCopy) mirrorBucket(ctx context.Context, bucket string) {
 var errNotRestored = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.
-func (c *RegistryCopy) isOwnIdentity(id string) bool {
+func (c *RegistryCopier) isOwnIdentity(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return id == c.installationID
 }
 
-func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
+func (c *RegistryCopier) copyBucket(ctx context.Context, bucket string) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	at, err := c.Store.RegistryPosition(asking, bucket)
@@ -120,7 +120,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 
 // copyMessages copies a bucket's messages to the database until an error occurs. after is the
 // revision up to which the database already has all messages.
-func (c *RegistryCopy) copyMessages(
+func (c *RegistryCopier) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
 	var delivered uint64
@@ -174,7 +174,7 @@ type batch struct {
 	position store.RegistryPosition
 }
 
-func (c *RegistryCopy) addToBatch(
+func (c *RegistryCopier) addToBatch(
 	b *batch,
 	bucket string,
 	msg jetstream.Msg,
@@ -191,7 +191,7 @@ func (c *RegistryCopy) addToBatch(
 	}
 	b.records = append(b.records, r)
 	b.position = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
-	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	entry, exists, err := edit.DecodeAuditEntry(msg.Headers())
 	if err == nil && exists { // the auditor reports unreadable entries
 		entry.At = meta.Timestamp
 		b.entries = append(b.entries, audit.ToStoreEntry(entry))
@@ -201,7 +201,7 @@ func (c *RegistryCopy) addToBatch(
 // setCopiedRevision notes the revision up to which the database's copy of a bucket is complete, and
 // wakes the pending calls to AwaitCopied. The revision can decrease only if restarted is true,
 // which means that the mirror has just been restarted.
-func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
+func (c *RegistryCopier) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if revision > c.copiedRevisions[bucket] || restarted {

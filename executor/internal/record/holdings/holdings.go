@@ -84,7 +84,7 @@ func New(c Config) *Tracker { return &Tracker{config: c} }
 func (h *Tracker) Run(ctx context.Context) {
 	failing := false
 	retry.Every(ctx, publishInterval, func() {
-		err := h.checkAndPublish(ctx)
+		err := h.publishStorageSums(ctx)
 		if err != nil && ctx.Err() == nil {
 			h.releaseConsumer(ctx)
 			if !failing {
@@ -100,10 +100,10 @@ func (h *Tracker) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// checkAndPublish checks how full the stream is. Once it is full enough (see trackFromTenths), each
-// call updates and publishes the number of bytes that each account has stored in the stream. This
-// ends when the stream is less than stopTrackingBelowTenths full.
-func (h *Tracker) checkAndPublish(ctx context.Context) error {
+// publishStorageSums checks how full the stream is. Once it is full enough (see trackFromTenths),
+// each call updates and publishes the number of bytes that each account has stored in the stream.
+// This ends when the stream is less than stopTrackingBelowTenths full.
+func (h *Tracker) publishStorageSums(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, err := h.config.JetStream.Stream(asking, stream.ExecutionsName)
@@ -131,9 +131,9 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	}
 	h.scan.expireChunksBefore(info.State.FirstSeq)
 	h.warnNearlyFull(limit, used)
-	data, err := stream.EncodeStorageSums(stream.ExecutionsName, h.scan.bytesByAccount)
+	data, err := stream.EncodeAccountStorage(stream.ExecutionsName, h.scan.bytesByAccount)
 	if err == nil {
-		err = h.config.JetStream.Conn().Publish(stream.StorageSubject, data)
+		err = h.config.JetStream.Conn().Publish(stream.AccountStorageSubject, data)
 	}
 	if err != nil {
 		return fmt.Errorf("tell the ingresses what accounts hold: %w", err)
@@ -144,9 +144,9 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 // startScan creates the consumer that reads the stream from its first message. It returns nil
 // without an error if another executor is already reading the stream.
 func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
-	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
+	reader, err := headerreader.Open(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{
-			Name:          stream.StorageConsumerName,
+			Name:          stream.AccountStorageConsumerName,
 			Description:   "hookstart: adds up what accounts hold",
 			DeliverPolicy: jetstream.DeliverAllPolicy,
 		})
@@ -168,7 +168,7 @@ func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*
 // take over immediately.
 func (h *Tracker) releaseConsumer(ctx context.Context) {
 	if h.scan != nil {
-		h.scan.reader.End(ctx)
+		h.scan.reader.Close(ctx)
 		h.scan = nil
 	}
 }

@@ -41,11 +41,11 @@ func start(t *testing.T) *rig {
 	settings := stream.DefaultSettings
 	settings.MaxBytes = maxBytes
 	err := errors.Join(
-		stream.EnsureReports(t.Context(), r.js, 1),
+		stream.EnsureReportsStream(t.Context(), r.js, 1),
 		stream.EnsureSharedStreams(t.Context(), r.js, settings),
 	)
 	if err == nil {
-		r.sums, err = r.js.Conn().SubscribeSync(stream.StorageSubject)
+		r.sums, err = r.js.Conn().SubscribeSync(stream.AccountStorageSubject)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func start(t *testing.T) *rig {
 func (r *rig) connect() jetstream.JetStream {
 	r.t.Helper()
 	nc, err := bus.Connect(r.t.Context(), bus.Options{
-		URL: r.server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Quiet(),
+		URL: r.server.URL(), ConnectTimeout: 20 * time.Second, Log: logtest.Discard(),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -149,7 +149,7 @@ func (r *rig) next() map[string]int64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	name, sums, err := stream.DecodeStorageSums(msg.Data)
+	name, sums, err := stream.DecodeAccountStorage(msg.Data)
 	if err != nil || name != stream.ExecutionsName {
 		r.t.Fatalf("%s, %v", name, err)
 	}
@@ -222,7 +222,8 @@ func TestSums(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
-		_, err := r.js.Consumer(t.Context(), stream.ExecutionsName, stream.StorageConsumerName)
+		_, err := r.js.Consumer(t.Context(), stream.ExecutionsName,
+			stream.AccountStorageConsumerName)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			break
 		}
@@ -263,7 +264,7 @@ func TestTwoExecutors(t *testing.T) {
 	r.server.Restart()
 	var err error
 	r.js = r.connect()
-	if r.sums, err = r.js.Conn().SubscribeSync(stream.StorageSubject); err != nil {
+	if r.sums, err = r.js.Conn().SubscribeSync(stream.AccountStorageSubject); err != nil {
 		t.Fatal(err)
 	}
 	whole(r.next())

@@ -127,11 +127,11 @@ func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	return messages
 }
 
-// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
-// not redeliver them. While the database is failing, keepAlive sends no heartbeats. The server then
-// redelivers the messages to another executor, which may be able to reach the database.
-func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
-	every := r.intervals.consumerAckWait / 4
+// extendAckWaits sends heartbeats for messages that wait for a slow database, so that the server
+// does not redeliver them. While the database is failing, extendAckWaits sends no heartbeats. The
+// server then redelivers the messages to another executor, which may be able to reach the database.
+func (r *Recorder) extendAckWaits(ctx context.Context, arrived *arrivalBuffer) {
+	every := r.timings.consumerAckWait / 4
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

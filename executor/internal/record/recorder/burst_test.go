@@ -60,7 +60,8 @@ func (r *rig) allRecorded(ids []string) {
 		return true
 	})
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
-	consumer, err := r.js.Consumer(r.t.Context(), stream.ExecutionsName, stream.RecorderConsumer)
+	consumer, err := r.js.Consumer(r.t.Context(), stream.ExecutionsName,
+		stream.RecorderConsumerName)
 	if err != nil {
 		r.t.Fatal(err)
 	}

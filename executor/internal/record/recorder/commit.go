@@ -63,9 +63,9 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 				applied.ChangedIDs = affectedExecutionIDs(group...)
 			}
 			all.ChangedIDs = append(all.ChangedIDs, applied.ChangedIDs...)
-			all.ForeignIDs = append(all.ForeignIDs, applied.ForeignIDs...)
+			all.MismatchedIDs = append(all.MismatchedIDs, applied.MismatchedIDs...)
 			all.UnrecordedIDs = append(all.UnrecordedIDs, applied.UnrecordedIDs...)
-			all.DroppedSteps += applied.DroppedSteps
+			all.DroppedProgress += applied.DroppedProgress
 		case ctx.Err() != nil:
 			return all
 		case store.IsDataError(err):
@@ -96,8 +96,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.ApplyResult, timedOut bool, err error) {
-	defer r.databaseHealth.watchDuration(r.intervals.slowTransactionThreshold)()
-	ctx, cancel := context.WithTimeout(ctx, r.intervals.applyTimeout)
+	defer r.databaseHealth.watchTransaction(r.timings.slowTransactionThreshold)()
+	ctx, cancel := context.WithTimeout(ctx, r.timings.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
 	return applied, ctx.Err() != nil, err
@@ -170,14 +170,14 @@ func newStoreBatch(entries []*entry) store.Batch {
 		count[e.kind]++
 	}
 	b := store.Batch{
-		New:      slices.Grow([]store.Record(nil), count[kindStart]+count[kindRejection]),
-		Progress: slices.Grow([]execution.Progress(nil), count[kindProgress]),
-		Handled:  handledRangesOf(entries),
+		NewRecords: slices.Grow([]store.Record(nil), count[kindStart]+count[kindRejection]),
+		Progress:   slices.Grow([]execution.Progress(nil), count[kindProgress]),
+		Handled:    handledRangesOf(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {
 		case kindStart, kindRejection:
-			b.New = append(b.New, e.record)
+			b.NewRecords = append(b.NewRecords, e.record)
 			b.Audit = append(b.Audit, e.audit...)
 		case kindProgress:
 			b.Progress = append(b.Progress, e.progress)
@@ -191,6 +191,6 @@ func newStoreBatch(entries []*entry) store.Batch {
 		case kindDedupMarker:
 		}
 	}
-	pointRecordsAtCopies(entries, b.New)
+	pointRecordsAtCopies(entries, b.NewRecords)
 	return b
 }

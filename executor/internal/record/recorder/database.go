@@ -29,7 +29,7 @@ type databaseLoop int
 
 const (
 	recordingLoop databaseLoop = iota // the loop of Run
-	reportsLoop                       // the loop of RunReports
+	reportsLoop                       // the loop of ApplyIngressReports
 )
 
 // databaseHealth tracks whether the database works. All loops of a recorder that write to the
@@ -48,7 +48,7 @@ type databaseHealth struct {
 	failingSince   time.Time
 	failedAttempts int       // number of failed attempts since failingSince
 	lastLogged     time.Time // when a failure was last logged
-	failureLogged  bool      // whether the current failure was logged
+	outageLogged   bool      // whether the current failure was logged
 }
 
 // noteSuccess records that the database responded to a loop, even if only to refuse the loop's
@@ -64,14 +64,14 @@ func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 		return
 	}
 	d.ready.MarkReady("database")
-	if d.failureLogged {
+	if d.outageLogged {
 		d.log.WithFields(logrus.Fields{
 			"attempts": d.failedAttempts,
 			"seconds":  int(time.Since(d.failingSince).Seconds()),
 		}).
 			Info("the database works again; what waited is recorded now")
 	}
-	d.failingSince, d.failedAttempts, d.failureLogged = time.Time{}, 0, false
+	d.failingSince, d.failedAttempts, d.outageLogged = time.Time{}, 0, false
 }
 
 // noteFailure records that a loop's attempt failed for a reason other than the data that it tried
@@ -98,7 +98,7 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	if now.Sub(d.lastLogged) < logInterval {
 		return
 	}
-	d.lastLogged, d.failureLogged = now, true
+	d.lastLogged, d.outageLogged = now, true
 	d.log.WithError(err).WithField("attempts", d.failedAttempts).
 		Warn("the database does not record; retrying until it does; the stream keeps what is " +
 			"not recorded")
@@ -111,9 +111,9 @@ func (d *databaseHealth) isFailing(loop databaseLoop) bool {
 	return d.failingLoops[loop]
 }
 
-// watchDuration marks the recorder as not ready if a transaction of recordingLoop takes longer than
-// limit. The caller must call the returned function when the transaction has ended.
-func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
+// watchTransaction marks the recorder as not ready if a transaction of recordingLoop takes longer
+// than limit. The caller must call the returned function when the transaction has ended.
+func (d *databaseHealth) watchTransaction(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false
 	timer := time.AfterFunc(limit, func() {

@@ -18,7 +18,7 @@ import (
 // source is a stream from which the recorder fetches messages.
 type source struct {
 	streamName     string
-	consumer       jetstream.ConsumerConfig
+	consumerConfig jetstream.ConsumerConfig
 	streamIdentity string // the stream's identity; set when fetching begins
 }
 
@@ -29,13 +29,13 @@ func (s source) isStartStream() bool { return s.streamName == pairOfStream(s.str
 // reports.
 const maxStartBacklog = 2_000
 
-// delayReportFetch delays fetching reports while many start messages are waiting, for example after
-// an outage of the database. Otherwise, most reports would be recorded before their start messages,
-// and the store keeps only a limited number of such reports. A few reports still get through, so
-// that a steady flow of start messages cannot block reports forever. waited reports whether there
-// was a delay.
-func (r *Recorder) delayReportFetch(ctx context.Context, from source) (waited bool) {
-	if p := pairOfStream(from.streamName); from.streamName != p.reports ||
+// delayProgressFetch delays fetching reports while many start messages are waiting, for example
+// after an outage of the database. Otherwise, most reports would be recorded before their start
+// messages, and the store keeps only a limited number of such reports. A few reports still get
+// through, so that a steady flow of start messages cannot block reports forever. waited reports
+// whether there was a delay.
+func (r *Recorder) delayProgressFetch(ctx context.Context, from source) (waited bool) {
+	if p := pairOfStream(from.streamName); from.streamName != p.progress ||
 		r.startBacklogs.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
@@ -87,9 +87,9 @@ func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// fetchAll fetches messages from all streams until the context is done. It begins to fetch from
-// streams that are created while it runs, and stops fetching from streams that are deleted.
-func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
+// followStreams fetches messages from all streams until the context is done. It begins to fetch
+// from streams that are created while it runs, and stops fetching from streams that are deleted.
+func (r *Recorder) followStreams(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
 	running := map[string]context.CancelFunc{} // keyed by stream name
@@ -104,7 +104,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 			defer r.streamCount.Add(-1)
 			from := r.newSource(name)
 			r.consumeWithRetry(following, "the recorder", func(ctx context.Context) error {
-				return r.fetch(ctx, from, arrived)
+				return r.followStream(ctx, from, arrived)
 			})
 			if ctx.Err() == nil {
 				r.forgetStream(name)
@@ -116,13 +116,13 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 			stop()
 		}
 	}()
-	for _, name := range sharedStartReportPair.streamNames() {
+	for _, name := range sharedStreamPair.streamNames() {
 		follow(name)
 	}
 	for ctx.Err() == nil {
 		// If the streams cannot be listed, continue with the known ones.
 		if names, err := r.existingStreams(ctx); err == nil {
-			names = append(names, sharedStartReportPair.streamNames()...)
+			names = append(names, sharedStreamPair.streamNames()...)
 			for _, name := range names {
 				follow(name)
 			}
@@ -133,18 +133,18 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 				}
 			}
 		}
-		retry.Sleep(ctx, r.intervals.consumerPollInterval)
+		retry.Sleep(ctx, r.timings.consumerPollInterval)
 	}
 }
 
 // newSource returns the source for the stream with the given name. The source contains the
 // configuration of the recorder's consumer.
 func (r *Recorder) newSource(name string) source {
-	return source{streamName: name, consumer: jetstream.ConsumerConfig{
-		Durable:       stream.RecorderConsumer,
+	return source{streamName: name, consumerConfig: jetstream.ConsumerConfig{
+		Durable:       stream.RecorderConsumerName,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.intervals.consumerAckWait,
+		AckWait:       r.timings.consumerAckWait,
 		MaxAckPending: 10 * maxBatchMessages,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}}
@@ -172,12 +172,12 @@ func (r *Recorder) consumeWithRetry(
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. If the context
-// ends a request early, messages on their way are lost. The server redelivers them after the
-// consumer's AckWait.
-func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
+// followStream adds messages to arrived until the consumer fails or the context is done. If the
+// context ends a request early, messages on their way are lost. The server redelivers them after
+// the consumer's AckWait.
+func (r *Recorder) followStream(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
-	config := from.consumer
+	config := from.consumerConfig
 	if existing, err := r.js.Consumer(ctx, from.streamName, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
 		// The consumer may be paused because a backup is being restored. Keep its PauseUntil,
@@ -186,12 +186,12 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.streamName, config)
 	if err != nil {
-		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+		return fmt.Errorf("consumer %s: %w", from.consumerConfig.Durable, err)
 	}
 	// Compare the streams with the database even if the consumer is new. If the server cannot read
 	// the settings of a consumer, it forgets the consumer but keeps its state on disk, and a new
 	// consumer with the same name starts with that old state.
-	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.streamName)); err != nil {
+	if _, err := r.compareAndRewind(ctx, pairOfStream(from.streamName)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.streamName)
@@ -206,7 +206,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	smallBursts := 0      // number of consecutive bursts with fewer than minBurstMessages
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
-		wait := r.delayReportFetch(watching, from)
+		wait := r.delayProgressFetch(watching, from)
 		began := time.Now()
 		var n int
 		var drained bool
@@ -223,7 +223,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 			return why
 		// ErrNoHeartbeat needs no restart: the loop sends the request again.
 		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat):
-			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+			return fmt.Errorf("consumer %s: %w", from.consumerConfig.Durable, err)
 		case wait:
 		case !inBursts:
 			inBursts = n == fetchSize && time.Since(began) < fetchSize*time.Second/burstRate
@@ -343,7 +343,7 @@ func (r *Recorder) watchConsumer(
 			}
 		}
 		cancel()
-		timer := time.NewTimer(r.intervals.consumerPollInterval)
+		timer := time.NewTimer(r.timings.consumerPollInterval)
 		select {
 		case <-ctx.Done():
 		case <-connected:

@@ -79,16 +79,16 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	search := lostSearch{windowLength: firstLostWindow}
 	var lastLogged time.Time
 	for ctx.Err() == nil {
-		retry.Sleep(ctx, r.intervals.lostSearchDelay)
+		retry.Sleep(ctx, r.timings.lostSearchDelay)
 		every := time.Hour
 		search.begin(time.Now(), r.oldestLateAcceptance.take())
 		for ctx.Err() == nil {
 			if r.fullSearchDue.Swap(false) {
 				search.beginFull(time.Now())
 			}
-			maxAge, err := r.endLostOnce(ctx, &search)
+			maxAge, err := r.searchAndEndLost(ctx, &search)
 			if err == nil {
-				every = r.intervals.lostSearchInterval(maxAge)
+				every = r.timings.lostSearchInterval(maxAge)
 				break
 			}
 			level := logrus.DebugLevel
@@ -111,30 +111,30 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	}
 }
 
-// endLostOnce makes one search for executions that no runner will end, and marks them as failed.
-// search holds the state of the search: after an error, call endLostOnce again with the same
-// search, and the search continues where it stopped. Executions that were accepted within the last
-// lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of start
-// messages. It is 0 if a stream could not be read at some point of the search. The next search then
-// begins soon, and reads the executions that this one ignored.
-func (r *Recorder) endLostOnce(
+// searchAndEndLost makes one search for executions that no runner will end, and marks them as
+// failed. search holds the state of the search: after an error, call searchAndEndLost again with
+// the same search, and the search continues where it stopped. Executions that were accepted within
+// the last lostRecheckDelay are ignored. The result is the shortest maximum age of the streams of
+// start messages. It is 0 if a stream could not be read at some point of the search. The next
+// search then begins soon, and reads the executions that this one ignored.
+func (r *Recorder) searchAndEndLost(
 	ctx context.Context, search *lostSearch,
 ) (maxAge time.Duration, err error) {
-	until := time.Now().Add(-r.intervals.lostRecheckDelay)
+	until := time.Now().Add(-r.timings.lostRecheckDelay)
 	streams, err := r.readStartStreams(ctx, search)
 	if err != nil {
 		return 0, err
 	}
-	if search.startAt.IsZero() {
-		if r.config.SkippedConsumers != nil {
-			if search.skippedConsumers, err = r.config.SkippedConsumers(); err != nil {
+	if search.upperBound.IsZero() {
+		if r.config.SkippingConsumers != nil {
+			if search.skippingConsumers, err = r.config.SkippingConsumers(); err != nil {
 				return 0, err
 			}
 		}
-		search.startAt, search.readDownTo = until, until
+		search.upperBound, search.readDownTo = until, until
 	}
 	for {
-		filter := store.RecordFilter{Since: search.stopAt, Until: search.readDownTo}
+		filter := store.RecordFilter{Since: search.lowerBound, Until: search.readDownTo}
 		newest, err := r.store.List(ctx, filter, store.RecordPosition{}, 1)
 		if err != nil {
 			return 0, err
@@ -154,15 +154,17 @@ func (r *Recorder) endLostOnce(
 		search.readDownTo = window.Since
 		retry.Sleep(ctx, slowest) // leave half of the time to other users of the database
 	}
-	for ; len(search.skippedConsumers) > 0; search.skippedConsumers = search.skippedConsumers[1:] {
-		if consumer := search.skippedConsumers[0]; !search.unreadStreams[consumer.Stream] {
+	for len(search.skippingConsumers) > 0 {
+		consumer := search.skippingConsumers[0]
+		if !search.unreadableStreams[consumer.Stream] {
 			if err := r.config.OnRedelivered(consumer); err != nil {
 				return 0, err
 			}
 		}
+		search.skippingConsumers = search.skippingConsumers[1:]
 	}
 	search.end()
-	if len(search.unreadStreams) > 0 {
+	if len(search.unreadableStreams) > 0 {
 		return 0, nil
 	}
 	return streams.shortestMaxAge(), nil
@@ -175,7 +177,7 @@ func (r *Recorder) endLostOnce(
 func (r *Recorder) recheckAndEndLost(
 	ctx context.Context, search *lostSearch, found []lostCandidate,
 ) (startStreams, error) {
-	retry.Sleep(ctx, r.intervals.lostRecheckDelay)
+	retry.Sleep(ctx, r.timings.lostRecheckDelay)
 	// Read the streams again: since they were last read, a queue's own stream may have been
 	// created, or a group of runners may have begun.
 	streams, err := r.readStartStreams(ctx, search)
@@ -186,8 +188,8 @@ func (r *Recorder) recheckAndEndLost(
 	if err != nil {
 		return nil, err
 	}
-	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, search.skippedConsumers,
-		byReason[endReasonUnreported])
+	byReason[endReasonUnreported], err = r.republishSkippedStarts(ctx, streams,
+		search.skippingConsumers, byReason[endReasonUnreported])
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +202,7 @@ func (r *Recorder) recheckAndEndLost(
 }
 
 // readStartStreams returns the streams of start messages that currently exist, with their groups of
-// runners. It adds those that could not be read to search.unreadStreams.
+// runners. It adds those that could not be read to search.unreadableStreams.
 func (r *Recorder) readStartStreams(ctx context.Context, search *lostSearch) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
@@ -211,7 +213,7 @@ func (r *Recorder) readStartStreams(ctx context.Context, search *lostSearch) (st
 	}
 	for name, at := range streams {
 		if at.err != nil {
-			search.unreadStreams[name] = true
+			search.unreadableStreams[name] = true
 		}
 	}
 	return streams, nil
@@ -222,12 +224,12 @@ func (r *Recorder) readStartStreams(ctx context.Context, search *lostSearch) (st
 // unreachable or not fully recorded, readRunnerGroups only sets the err field of that stream. The
 // search then ignores executions whose start messages may be in the stream.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
-	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
+	if err := r.readRunnerGroupsOf(ctx, streams, sharedStreamPair.starts); err != nil {
 		return err
 	}
 	var preparing sync.WaitGroup
 	for name, at := range streams {
-		if name != sharedStartReportPair.starts && at.err == nil {
+		if name != sharedStreamPair.starts && at.err == nil {
 			preparing.Go(func() { at.err = r.readRunnerGroupsOf(ctx, streams, name) })
 		}
 	}
@@ -250,19 +252,19 @@ func (r *Recorder) readRunnerGroupsOf(
 
 // checkAllRecorded returns an error if not everything in a pair of streams is recorded in the
 // database.
-func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
+func (r *Recorder) checkAllRecorded(ctx context.Context, at streamPair) error {
 	for _, name := range at.streamNames() {
 		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	// Call mayLackMessages both before and after rewindToUnrecorded, because either result alone
+	// Call mayLackMessages both before and after compareAndRewind, because either result alone
 	// may miss something. While a stream has an ack goal (databaseRecovery.ackGoalByStream), the
 	// database may lack messages below the goal. If the stream reaches the goal during
-	// rewindToUnrecorded, only the earlier call still sees the goal. If a goal is set during
-	// rewindToUnrecorded, only the later call sees it.
+	// compareAndRewind, only the earlier call still sees the goal. If a goal is set during
+	// compareAndRewind, only the later call sees it.
 	mayLack := r.databaseRecovery.mayLackMessages(at)
-	behind, err := r.rewindToUnrecorded(ctx, at)
+	behind, err := r.compareAndRewind(ctx, at)
 	if err == nil && (mayLack || behind || r.databaseRecovery.mayLackMessages(at)) {
 		err = errNotCaughtUp
 	}
@@ -301,7 +303,7 @@ func (r *Recorder) endAsFailed(
 		if len(ended) == 0 {
 			continue
 		}
-		r.metrics.endedExecutions.WithLabelValues(why.metricLabel).Add(float64(len(ended)))
+		r.metrics.endedLostExecutions.WithLabelValues(why.metricLabel).Add(float64(len(ended)))
 		r.log.WithFields(logrus.Fields{
 			"executions": len(ended),
 			"first":      ended[0],
@@ -339,7 +341,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 	last := s.CachedInfo().State.LastSeq
 	for deadline := time.Now().Add(catchUpTimeout); ; {
-		consumer, err := s.Consumer(ctx, stream.RecorderConsumer)
+		consumer, err := s.Consumer(ctx, stream.RecorderConsumerName)
 		if err != nil {
 			return err
 		}
@@ -349,7 +351,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return errNotCaughtUp
 		}
-		retry.Sleep(ctx, r.intervals.catchUpPollInterval)
+		retry.Sleep(ctx, r.timings.catchUpPollInterval)
 	}
 }
 
@@ -426,7 +428,7 @@ func endReasonFor(
 	age := now.Sub(c.acceptedAt)
 	switch {
 	case c.startSubject != "":
-		return endReasonUnreported, haveHandled(groups, c)
+		return endReasonUnreported, haveAcknowledged(groups, c)
 	case age < maxAge-margin:
 		return endReasonLost, true
 	case c.status == execution.Running:
@@ -459,7 +461,7 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 		s, err := r.js.Stream(asking, p.starts)
 		cancel()
 		switch {
-		case err != nil && p == sharedStartReportPair:
+		case err != nil && p == sharedStreamPair:
 			return nil, fmt.Errorf("stream %s: %w", p.starts, err)
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		default:
@@ -474,9 +476,9 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 // other since the execution was accepted.
 func (s startStreams) forQueue(queue string) []*startStream {
 	if own := s[stream.OwnStreamName(queue)]; own != nil {
-		return []*startStream{own, s[sharedStartReportPair.starts]}
+		return []*startStream{own, s[sharedStreamPair.starts]}
 	}
-	return []*startStream{s[sharedStartReportPair.starts]}
+	return []*startStream{s[sharedStreamPair.starts]}
 }
 
 // shortestMaxAge returns the shortest maximum age of the streams, all of which must have been read.
@@ -499,7 +501,7 @@ func (s startStreams) maxAgeAndGroups(
 	}
 	at := s[c.startStreamName]
 	if at == nil { // no stream has the start message
-		at = s[sharedStartReportPair.starts]
+		at = s[sharedStreamPair.starts]
 		for _, other := range s.forQueue(c.queue) {
 			if other != at && c.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
 				at = other

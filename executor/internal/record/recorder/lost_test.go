@@ -39,7 +39,7 @@ func (r *rig) keepIn(queue string, age time.Duration, status execution.Status) (
 		RecordedAt:     at,
 		StreamSequence: 1,
 	}
-	_, err := r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{record}})
+	_, err := r.store.Apply(r.t.Context(), store.Batch{NewRecords: []store.Record{record}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

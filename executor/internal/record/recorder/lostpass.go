@@ -32,30 +32,30 @@ const (
 // because all older ones have ended. Every fullSearchInterval, and after the recorder's consumers
 // have been rewound, a search reads all executions.
 type lostSearch struct {
-	stopAt     time.Time // acceptance time at which the search stops; zero means no limit
-	startAt    time.Time // acceptance time at which the search starts; zero: it has not begun
+	lowerBound time.Time // acceptance time at which the search stops; zero means no limit
+	upperBound time.Time // acceptance time at which the search starts; zero: it has not begun
 	readDownTo time.Time // acceptance time down to which the search has read
 	// acceptance time of the oldest unfinished execution; zero: none found
 	oldestUnfinished time.Time
 	lastFullSearch   time.Time // when the last search of all executions began
 	windowLength     time.Duration
-	// unreadStreams holds the names of the streams that could not be read at some point of the
+	// unreadableStreams holds the names of the streams that could not be read at some point of the
 	// search. Executions whose start messages may be in these streams were ignored.
-	unreadStreams    map[string]bool
-	skippedConsumers []SkippingConsumer // result of Config.SkippedConsumers when the search began
+	unreadableStreams map[string]bool
+	skippingConsumers []SkippingConsumer // result of Config.SkippingConsumers when the search began
 }
 
 // begin begins the next search. late is zero, or the acceptance time of the oldest execution that
 // was recorded too late for the previous search to find it. The new search goes back at least to
 // late.
 func (p *lostSearch) begin(now, late time.Time) {
-	p.startAt, p.readDownTo, p.oldestUnfinished = time.Time{}, time.Time{}, time.Time{}
-	p.unreadStreams = map[string]bool{}
-	if !late.IsZero() && late.Before(p.stopAt) {
-		p.stopAt = late
+	p.upperBound, p.readDownTo, p.oldestUnfinished = time.Time{}, time.Time{}, time.Time{}
+	p.unreadableStreams = map[string]bool{}
+	if !late.IsZero() && late.Before(p.lowerBound) {
+		p.lowerBound = late
 	}
 	if now.Sub(p.lastFullSearch) >= fullSearchInterval {
-		p.stopAt, p.lastFullSearch = time.Time{}, now
+		p.lowerBound, p.lastFullSearch = time.Time{}, now
 	}
 }
 
@@ -72,8 +72,8 @@ func (p *lostSearch) nextWindow(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{
 		Since: newest.Add(-p.windowLength), Until: newest.Add(time.Millisecond),
 	}
-	if window.Since.Before(p.stopAt) {
-		window.Since = p.stopAt
+	if window.Since.Before(p.lowerBound) {
+		window.Since = p.lowerBound
 	}
 	if window.Until.After(p.readDownTo) {
 		window.Until = p.readDownTo
@@ -102,12 +102,12 @@ func (p *lostSearch) adjustWindowLength(took time.Duration, err error) {
 // end ends a search and sets the acceptance time at which the next search stops. Searches run
 // backwards in time. If a stream could not be read, the next search goes as far back as this one.
 func (p *lostSearch) end() {
-	if len(p.unreadStreams) > 0 {
+	if len(p.unreadableStreams) > 0 {
 		return
 	}
-	p.stopAt = p.startAt.Add(-lostSearchOverlap)
-	if !p.oldestUnfinished.IsZero() && p.oldestUnfinished.Before(p.stopAt) {
-		p.stopAt = p.oldestUnfinished
+	p.lowerBound = p.upperBound.Add(-lostSearchOverlap)
+	if !p.oldestUnfinished.IsZero() && p.oldestUnfinished.Before(p.lowerBound) {
+		p.lowerBound = p.oldestUnfinished
 	}
 }
 

@@ -22,13 +22,13 @@ const (
 )
 
 type metrics struct {
-	recordsByKind *prometheus.CounterVec
+	messagesByKind *prometheus.CounterVec
 	// number of messages that were recorded, by kind
 	recordedStarts, recordedRejections, recordedProgress prometheus.Counter
 	unreadableMessages                                   prometheus.Counter
 	refusedMessages                                      prometheus.Counter
 	// number of executions for which a report named a queue or workflow other than theirs
-	foreignProgress                  prometheus.Counter
+	mismatchedProgress               prometheus.Counter
 	pendingProgress, droppedProgress prometheus.Counter
 	failedTransactions               prometheus.Counter
 	batchMessages                    prometheus.Histogram
@@ -36,15 +36,15 @@ type metrics struct {
 	recordDelay                      prometheus.Histogram
 	startLag, progressLag            *prometheus.GaugeVec
 
-	rewinds         *prometheus.CounterVec
-	endedExecutions *prometheus.CounterVec
+	rewinds             *prometheus.CounterVec
+	endedLostExecutions *prometheus.CounterVec
 
 	streamBytes, streamMaxBytes, streamReplicas *prometheus.GaugeVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
-		recordsByKind: prometheus.NewCounterVec(prometheus.CounterOpts{
+		messagesByKind: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hookstart_executor_messages_total",
 			Help: "Messages that were recorded, by kind.",
 		}, []string{"kind"}),
@@ -56,7 +56,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "hookstart_executor_refused_total",
 			Help: "Messages that the database refused for what they hold, and that were put aside.",
 		}),
-		foreignProgress: prometheus.NewCounter(prometheus.CounterOpts{
+		mismatchedProgress: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_foreign_progress_total",
 			Help: "Executions of which progress was reported on another queue or workflow than " +
 				"theirs: a runner that is wrong, or forges.",
@@ -75,14 +75,15 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "hookstart_executor_transaction_failures_total",
 			Help: "Transactions that failed and were tried again.",
 		}),
-		batchMessages: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages",
+		batchMessages: prometheus.NewHistogram(ops.HistogramOpts(
+			"hookstart_executor_batch_messages",
 			"Messages of one transaction.",
 			prometheus.ExponentialBuckets(1, 2, 10))),
-		batchDuration: prometheus.NewHistogram(ops.Histogram(
+		batchDuration: prometheus.NewHistogram(ops.HistogramOpts(
 			"hookstart_executor_batch_duration_seconds",
 			"From taking a batch of messages to the last acknowledgement, retries included.",
 			ops.SecondsBuckets)),
-		recordDelay: prometheus.NewHistogram(ops.Histogram(
+		recordDelay: prometheus.NewHistogram(ops.HistogramOpts(
 			"hookstart_executor_record_delay_seconds",
 			"From the stream's storing of a batch's first message to the batch's last "+
 				"acknowledgement.",
@@ -96,24 +97,24 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	for _, cause := range []string{rewindCauseDatabase, rewindCauseStream, rewindCauseRunners} {
 		m.rewinds.WithLabelValues(cause)
 	}
-	m.endedExecutions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	m.endedLostExecutions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_executor_ended_total",
 		Help: "Executions that were ended as failed because no runner will end them, by reason: " +
 			"their start was lost, no runner took it in time, or a runner acknowledged it " +
 			"without a report that can be read.",
 	}, []string{"reason"})
 	for _, end := range endReasons {
-		m.endedExecutions.WithLabelValues(end.metricLabel)
+		m.endedLostExecutions.WithLabelValues(end.metricLabel)
 	}
-	registry.MustRegister(m.rewinds, m.endedExecutions)
+	registry.MustRegister(m.rewinds, m.endedLostExecutions)
 	m.makeStreamGauges()
 	registry.MustRegister(m.streamReplicas)
 	m.recordedStarts, m.recordedRejections,
-		m.recordedProgress = m.recordsByKind.WithLabelValues("start"),
-		m.recordsByKind.WithLabelValues("rejection"), m.recordsByKind.WithLabelValues("progress")
+		m.recordedProgress = m.messagesByKind.WithLabelValues("start"),
+		m.messagesByKind.WithLabelValues("rejection"), m.messagesByKind.WithLabelValues("progress")
 	registry.MustRegister(m.recordDelay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.recordsByKind, m.unreadableMessages, m.refusedMessages,
-		m.foreignProgress, m.pendingProgress, m.droppedProgress,
+	registry.MustRegister(m.messagesByKind, m.unreadableMessages, m.refusedMessages,
+		m.mismatchedProgress, m.pendingProgress, m.droppedProgress,
 		m.failedTransactions, m.batchMessages, m.batchDuration, m.startLag, m.progressLag)
 	return m
 }
@@ -147,10 +148,10 @@ func (m *metrics) makeStreamGauges() {
 	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
 }
 
-// observe updates the metrics after a batch. It counts the starts, rejections and reports that were
-// recorded, and the unreadable messages that were put aside. It does not count messages that will
-// be redelivered, because they are counted after the redelivery.
-func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time.Duration) {
+// observeBatch updates the metrics after a batch. It counts the starts, rejections and reports that
+// were recorded, and the unreadable messages that were put aside. It does not count messages that
+// will be redelivered, because they are counted after the redelivery.
+func (m *metrics) observeBatch(entries []*entry, applied store.ApplyResult, took time.Duration) {
 	for _, e := range entries {
 		switch {
 		case e.verdict != verdictRecorded && e.kind != kindUnreadable:
@@ -164,9 +165,9 @@ func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time
 			m.unreadableMessages.Inc()
 		}
 	}
-	m.foreignProgress.Add(float64(len(applied.ForeignIDs)))
+	m.mismatchedProgress.Add(float64(len(applied.MismatchedIDs)))
 	m.pendingProgress.Add(float64(len(applied.UnrecordedIDs)))
-	m.droppedProgress.Add(float64(applied.DroppedSteps))
+	m.droppedProgress.Add(float64(applied.DroppedProgress))
 	m.batchMessages.Observe(float64(len(entries)))
 	m.batchDuration.Observe(took.Seconds())
 }

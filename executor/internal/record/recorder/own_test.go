@@ -59,7 +59,7 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 // would. The caller must acknowledge it.
 func (r *rig) takeFromOwnStream() jetstream.Msg {
 	r.t.Helper()
-	executors, err := r.js.Consumer(r.t.Context(), "QUEUE_q", stream.RecorderConsumer)
+	executors, err := r.js.Consumer(r.t.Context(), "QUEUE_q", stream.RecorderConsumerName)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (r *rig) takeFromOwnStream() jetstream.Msg {
 // keep waiting.
 func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
-	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
+	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumerName)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 1 // about to be created
@@ -237,7 +237,7 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 	r.await("the recovery ends", func() bool {
 		return r.counted()["hookstart_executor_rewinds_total database"] > 0 &&
-			len(r.ops.Ready.Reasons()) == 0
+			len(r.ops.Readiness.NotReadyReasons()) == 0
 	})
 }
 
@@ -261,7 +261,7 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 	r.deliverAgain, r.noSearch = time.Minute, true
 	r.stop = r.again()
 	r.await("it is not known whether the database lacks something", func() bool {
-		return len(r.ops.Ready.Reasons()) == 1
+		return len(r.ops.Readiness.NotReadyReasons()) == 1
 	})
 	if err := r.recorder.CheckSharedRecorded(t.Context()); err != nil {
 		t.Errorf("the shared streams: %v", err)
@@ -270,7 +270,7 @@ func TestAnOwnStreamThatHasToBeComparedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
-	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+	r.await("it is ready", func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 }
 
 // When a search for lost executions begins, a queue's own stream is not completely recorded. It is
@@ -311,7 +311,7 @@ func TestASearchThatIgnoredAnOwnStreamIsRepeatedSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("the own stream is recorded", func() bool {
-		return r.unrecorded("QUEUE_q") == 0 && len(r.ops.Ready.Reasons()) == 0
+		return r.unrecorded("QUEUE_q") == 0 && len(r.ops.Readiness.NotReadyReasons()) == 0
 	})
 	close(mayGoOn)
 	if age := <-maxAges; age != 0 {

@@ -29,16 +29,16 @@ const (
 	maxRecordDelay = 2 * time.Second
 )
 
-// burstGate makes the recorder wait while an ingress in this process responds to a burst of
+// requestBurstGate makes the recorder wait while an ingress in this process responds to a burst of
 // requests.
-type burstGate struct {
+type requestBurstGate struct {
 	publishing *atomic.Int64 // number of requests being stored; nil without an ingress
 	quietFrom  time.Time     // quietPeriod after the last time with too many requests
 }
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxRecordDelay
 // old, or the context is done.
-func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
+func (s *requestBurstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
 	}

@@ -66,7 +66,7 @@ func TestSendersPassFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
-				s := burstGate{publishing: new(atomic.Int64)}
+				s := requestBurstGate{publishing: new(atomic.Int64)}
 				for _, step := range c.burst {
 					do := func() { s.publishing.Store(step.publishing) }
 					if step.publishing == ending {

@@ -15,31 +15,31 @@ import (
 // compares each one with the database separately, and a pair that is unreachable or holds many
 // messages does not delay the others.
 
-// startReportPair holds the names of a stream of start messages and of the stream with the runners'
+// streamPair holds the names of a stream of start messages and of the stream with the runners'
 // reports about them.
-type startReportPair struct{ starts, reports string }
+type streamPair struct{ starts, progress string }
 
-// sharedStartReportPair is the pair of streams that is shared by all queues without streams of
+// sharedStreamPair is the pair of streams that is shared by all queues without streams of
 // their own.
-var sharedStartReportPair = startReportPair{stream.ExecutionsName, stream.ProgressName}
+var sharedStreamPair = streamPair{stream.ExecutionsName, stream.ProgressName}
 
-func ownStartReportPair(queue string) startReportPair {
-	return startReportPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
+func ownStreamPair(queue string) streamPair {
+	return streamPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
 }
 
 // pairOfStream returns the pair to which a stream of start messages or of reports belongs.
-func pairOfStream(name string) startReportPair {
-	if queue, ok := stream.QueueOfStream(name); ok {
-		return ownStartReportPair(queue)
+func pairOfStream(name string) streamPair {
+	if queue, ok := stream.QueueOfOwnStream(name); ok {
+		return ownStreamPair(queue)
 	}
-	if queue, ok := stream.QueueOfProgressStream(name); ok {
-		return ownStartReportPair(queue)
+	if queue, ok := stream.QueueOfOwnProgressStream(name); ok {
+		return ownStreamPair(queue)
 	}
-	return sharedStartReportPair
+	return sharedStreamPair
 }
 
 // streamNames returns the names of both streams of the pair.
-func (p startReportPair) streamNames() []string { return []string{p.starts, p.reports} }
+func (p streamPair) streamNames() []string { return []string{p.starts, p.progress} }
 
 // existingStreams returns the names of the existing streams of start messages and of reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
@@ -50,12 +50,12 @@ func (r *Recorder) existingStreams(ctx context.Context) (names []string, err err
 }
 
 // existingPairs returns the existing pairs of streams, the shared one first.
-func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error) {
+func (r *Recorder) existingPairs(ctx context.Context) ([]streamPair, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := []startReportPair{sharedStartReportPair}
+	all := []streamPair{sharedStreamPair}
 	for _, name := range names {
 		if p := pairOfStream(name); !slices.Contains(all, p) {
 			all = append(all, p)
@@ -63,7 +63,7 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error)
 	}
 	slices.SortFunc(
 		all[1:],
-		func(a, b startReportPair) int { return strings.Compare(a.starts, b.starts) },
+		func(a, b streamPair) int { return strings.Compare(a.starts, b.starts) },
 	)
 	return all, nil
 }
@@ -85,40 +85,40 @@ func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 
-// undeliveredCounts holds, for each stream of start messages, the number of messages waiting in it,
+// startBacklogs holds, for each stream of start messages, the number of messages waiting in it,
 // as last reported by the server. It is safe for concurrent use.
-type undeliveredCounts struct {
-	mu      sync.Mutex
-	waiting map[string]uint64 // keyed by stream name
+type startBacklogs struct {
+	mu       sync.Mutex
+	byStream map[string]uint64 // keyed by stream name
 }
 
-func (w *undeliveredCounts) Store(starts string, n uint64) {
+func (w *startBacklogs) Store(starts string, n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting == nil {
-		w.waiting = map[string]uint64{}
+	if w.byStream == nil {
+		w.byStream = map[string]uint64{}
 	}
-	w.waiting[starts] = n
+	w.byStream[starts] = n
 }
 
-func (w *undeliveredCounts) Load(starts string) uint64 {
+func (w *startBacklogs) Load(starts string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.waiting[starts]
+	return w.byStream[starts]
 }
 
-func (w *undeliveredCounts) Delete(starts string) {
+func (w *startBacklogs) Delete(starts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.waiting, starts)
+	delete(w.byStream, starts)
 }
 
 // largestOwnBacklog returns the largest number of start messages waiting in any queue's own stream.
-func (w *undeliveredCounts) largestOwnBacklog() (n uint64) {
+func (w *startBacklogs) largestOwnBacklog() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for starts, waiting := range w.waiting {
-		if starts != sharedStartReportPair.starts {
+	for starts, waiting := range w.byStream {
+		if starts != sharedStreamPair.starts {
 			n = max(n, waiting)
 		}
 	}

@@ -96,7 +96,7 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
 	}
 	for _, s := range sources {
-		ranges = append(ranges, store.AppendRanges(nil, s.stream, s.created, s.sequences)...)
+		ranges = append(ranges, store.AppendSequences(nil, s.stream, s.created, s.sequences)...)
 	}
 	return ranges
 }
@@ -105,7 +105,7 @@ func handledRangesOf(entries []*entry) (ranges []store.HandledRange) {
 // knows the sequence up to which messages must be acknowledged before the database is compared with
 // the streams again.
 type databaseRecovery struct {
-	comparing sync.Mutex // held while streams and database are compared
+	compareMu sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
 	// ackGoalByStream holds the ack goal of each stream: the database is compared with the streams
@@ -218,10 +218,10 @@ func (r *databaseRecovery) isBehind() bool {
 	return r.databaseBehind
 }
 
-// end ends the recovery and returns true. It does nothing and returns false if the database is not
-// known to lack messages, or if a stream still has an ack goal. A stream gets a new goal if the
-// last comparison has found that the database lacks more messages.
-func (r *databaseRecovery) end(ready *ops.Readiness) (wasBehind bool) {
+// endIfComplete ends the recovery and returns true. It does nothing and returns false if the
+// database is not known to lack messages, or if a stream still has an ack goal. A stream gets a new
+// goal if the last comparison has found that the database lacks more messages.
+func (r *databaseRecovery) endIfComplete(ready *ops.Readiness) (wasBehind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.databaseBehind || len(r.ackGoalByStream) > 0 {
@@ -280,10 +280,11 @@ func (r *databaseRecovery) markGoalReached(stream string) {
 
 // mayLackMessages reports whether the database may lack acknowledged messages of either stream of a
 // pair.
-func (r *databaseRecovery) mayLackMessages(at startReportPair) bool {
+func (r *databaseRecovery) mayLackMessages(at streamPair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.databaseBehind || r.ackGoalByStream[at.starts] > 0 || r.ackGoalByStream[at.reports] > 0
+	return r.databaseBehind || r.ackGoalByStream[at.starts] > 0 ||
+		r.ackGoalByStream[at.progress] > 0
 }
 
 // isRunning reports whether a recovery is in progress: either the database is known to lack
@@ -307,7 +308,7 @@ func trySend(c chan<- struct{}) {
 // watchForDataLoss compares the database with the streams until the context is done, at the times
 // that the comment at the top of this file lists. It also finishes recoveries.
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
-	tick := time.NewTicker(r.intervals.databaseCompareInterval)
+	tick := time.NewTicker(r.timings.databaseCompareInterval)
 	defer tick.Stop()
 	poll := time.NewTicker(recoveryPollInterval)
 	defer poll.Stop()
@@ -318,12 +319,12 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	// messages. A store that cannot, such as SQLite, returns a nil channel from Reconnected.
 	uncertain := r.store.Reconnected() != nil
 	for ctx.Err() == nil {
-		_, err := r.rewindAllToUnrecorded(ctx)
+		_, err := r.compareAndRewindAll(ctx)
 		if err == nil && (mayBeReplaced || r.databaseRecovery.isBehind()) {
 			r.databaseRecovery.addGoalsForDelivered(uncertain)
 			mayBeReplaced = false
 		}
-		r.databaseRecovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
+		r.databaseRecovery.updateReadiness(r.ready, r.timings.uncertaintyGrace)
 		for err == nil {
 			select {
 			case <-ctx.Done():
@@ -332,7 +333,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 				if r.databaseRecovery.isRunning() {
 					err = r.finishRecovery(ctx)
 				}
-				r.databaseRecovery.updateReadiness(r.ready, r.intervals.uncertaintyGrace)
+				r.databaseRecovery.updateReadiness(r.ready, r.timings.uncertaintyGrace)
 				continue
 			case <-tick.C:
 			case <-r.store.Reconnected():
@@ -365,9 +366,9 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	defer cancel()
 	for _, name := range r.databaseRecovery.streamsBelowGoal() {
 		goal := r.databaseRecovery.ackGoal(name)
-		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
+		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumerName)
 		if errors.Is(err, jetstream.ErrStreamNotFound) &&
-			pairOfStream(name) != sharedStartReportPair {
+			pairOfStream(name) != sharedStreamPair {
 			r.databaseRecovery.markGoalReached(name) // it was deleted
 			continue
 		}
@@ -383,10 +384,10 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	}
 	// Compare again: since the last comparison, other messages may have been acknowledged that only
 	// the previous database had recorded.
-	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
+	if behind, err := r.compareAndRewindAll(ctx); err != nil || behind {
 		if err != nil {
 			// Add the lowest possible goal, so that the next finishRecovery compares again.
-			r.databaseRecovery.addAckGoal(sharedStartReportPair.starts, 1)
+			r.databaseRecovery.addAckGoal(sharedStreamPair.starts, 1)
 		} else {
 			r.databaseRecovery.addGoalsForDelivered(
 				false,
@@ -394,7 +395,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		}
 		return err
 	}
-	if r.databaseRecovery.end(r.ready) {
+	if r.databaseRecovery.endIfComplete(r.ready) {
 		r.log.Info("the database has again what was acknowledged")
 		r.fullSearchDue.Store(true)
 		trySend(r.searchNow)
@@ -402,59 +403,60 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of a start stream and a report
+// compareAndRewindAll calls compareAndRewind for every pair of a start stream and a report
 // stream, and continues after errors. behind reports whether the database has lost transactions
 // with messages of any pair.
-func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err error) {
+func (r *Recorder) compareAndRewindAll(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
-		pairs = []startReportPair{sharedStartReportPair}
+		pairs = []streamPair{sharedStreamPair}
 	}
 	for _, p := range pairs {
-		lacks, failed := r.rewindToUnrecorded(ctx, p)
+		lacks, failed := r.compareAndRewind(ctx, p)
 		behind, err = behind || lacks, errors.Join(err, failed)
 	}
 	return behind, err
 }
 
-// rewindToUnrecorded compares a pair of streams with the database. If a stream was rolled back or
+// compareAndRewind compares a pair of streams with the database. If a stream was rolled back or
 // the database has lost transactions, the recorder's consumer of that stream would skip messages
-// that are not recorded. rewindToUnrecorded then rewinds the consumer to the first such message.
+// that are not recorded. compareAndRewind then rewinds the consumer to the first such message.
 // behind reports whether the database has lost transactions.
-func (r *Recorder) rewindToUnrecorded(
+func (r *Recorder) compareAndRewind(
 	ctx context.Context,
-	at startReportPair,
+	at streamPair,
 ) (behind bool, err error) {
-	r.databaseRecovery.comparing.Lock()
-	defer r.databaseRecovery.comparing.Unlock()
+	r.databaseRecovery.compareMu.Lock()
+	defer r.databaseRecovery.compareMu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
 	starts, err := r.positionOf(ctx, at.starts)
 	if err != nil {
 		return false, err
 	}
-	reports, err := r.positionOf(ctx, at.reports)
+	reports, err := r.positionOf(ctx, at.progress)
 	if err != nil {
 		return false, err
 	}
 	if err := r.setFirstReusedSequence(ctx, starts); err != nil {
 		return false, err
 	}
-	if err := r.setFirstMissing(ctx, starts, reports); err != nil {
+	if err := r.setFirstMissingSequence(ctx, starts, reports); err != nil {
 		return false, err
 	}
-	if starts.firstMissing == 0 && reports.firstMissing == 0 && !r.databaseRecovery.isBehind() {
+	if starts.firstMissingSequence == 0 && reports.firstMissingSequence == 0 &&
+		!r.databaseRecovery.isBehind() {
 		err = r.setFirstReusedSequence(ctx, reports)
 	}
 	for _, p := range []*consumerPosition{starts, reports} {
 		if err == nil {
-			err = r.rewind(ctx, p)
+			err = r.rewindIfBehind(ctx, p)
 		}
 	}
 	if err != nil {
 		return false, err
 	}
-	behind = starts.firstMissing > 0 || reports.firstMissing > 0
+	behind = starts.firstMissingSequence > 0 || reports.firstMissingSequence > 0
 	if behind {
 		trySend(r.recoveryStarted)
 		r.reapplyReportsAndAudit(ctx)
@@ -466,33 +468,33 @@ func (r *Recorder) rewindToUnrecorded(
 type consumerPosition struct {
 	// stream is nil if the stream or the consumer does not exist, which means that nothing is
 	// acknowledged.
-	stream   jetstream.Stream
-	name     string
-	ackFloor uint64 // the sequence up to which every message is acknowledged
+	stream     jetstream.Stream
+	streamName string
+	ackFloor   uint64 // the sequence up to which every message is acknowledged
 	// firstReusedSequence is the sequence of the first message that the consumer would skip because
 	// the stream was rolled back: the message has the sequence of an earlier message that was
 	// acknowledged. It is 0 if there is none.
 	firstReusedSequence uint64
-	// firstMissing is the sequence of the first acknowledged message that is missing from the
-	// database. It is 0 if there is none.
-	firstMissing uint64
+	// firstMissingSequence is the sequence of the first acknowledged message that is missing from
+	// the database. It is 0 if there is none.
+	firstMissingSequence uint64
 }
 
 // positionOf returns the position of the recorder's consumer in a stream. Call it before reading
 // the handled ranges from the database. The ranges then include every message that the position
 // counts as acknowledged, because a message is acknowledged only after its transaction.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
-	p := &consumerPosition{name: name}
+	p := &consumerPosition{streamName: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
-	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
+	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumerName)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
 		r.databaseRecovery.setDelivered(name, 0)
 		return p, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of %s: %w", stream.RecorderConsumer, name, err)
+		return nil, fmt.Errorf("consumer %s of %s: %w", stream.RecorderConsumerName, name, err)
 	}
 	info := consumer.CachedInfo()
 	p.ackFloor = info.AckFloor.Stream
@@ -507,23 +509,26 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	return p, nil
 }
 
-// setFirstMissing sets firstMissing in each position. If the database has no ranges for a stream,
-// it assumes that all messages of the stream are missing. It does not use the records to find out
-// which messages are missing: because executors record in parallel, a record does not prove that
-// the messages before it are recorded.
-func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPosition) error {
+// setFirstMissingSequence sets firstMissingSequence in each position. If the database has no ranges
+// for a stream, it assumes that all messages of the stream are missing. It does not use the records
+// to find out which messages are missing: because executors record in parallel, a record does not
+// prove that the messages before it are recorded.
+func (r *Recorder) setFirstMissingSequence(
+	ctx context.Context, positions ...*consumerPosition,
+) error {
 	for _, p := range positions {
 		if p.stream == nil {
 			continue
 		}
-		ranges, err := r.store.HandledRanges(ctx, p.name, streamIdentityOf(p.stream.CachedInfo()))
+		ranges, err := r.store.HandledRanges(ctx, p.streamName,
+			streamIdentityOf(p.stream.CachedInfo()))
 		if err != nil {
 			return err
 		}
 		if p.firstReusedSequence > 0 {
 			ranges = store.RangesBefore(ranges, p.firstReusedSequence)
 		}
-		if p.firstMissing, err = firstMissing(ctx, p, ranges); err != nil {
+		if p.firstMissingSequence, err = findFirstMissing(ctx, p, ranges); err != nil {
 			return err
 		}
 	}
@@ -541,11 +546,11 @@ func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	return max(state.FirstSeq, 1), last
 }
 
-// firstMissing returns the sequence of the first acknowledged message that none of the ranges
+// findFirstMissing returns the sequence of the first acknowledged message that none of the ranges
 // contains, or 0 if they contain all.
-func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.HandledRange) (uint64,
-	error,
-) {
+func findFirstMissing(
+	ctx context.Context, p *consumerPosition, ranges []store.HandledRange,
+) (uint64, error) {
 	next, last := p.acknowledgedRange()
 	for i := 0; next <= last; {
 		for i < len(ranges) && ranges[i].Last < next {
@@ -584,17 +589,17 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 	return msg.Sequence, nil
 }
 
-// rewind makes the recorder's consumer of a stream deliver messages again, beginning with the first
-// one that it would otherwise skip.
-func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
-	first, cause := p.firstMissing, rewindCauseDatabase
+// rewindIfBehind makes the recorder's consumer of a stream deliver messages again, beginning with
+// the first one that it would otherwise skip.
+func (r *Recorder) rewindIfBehind(ctx context.Context, p *consumerPosition) error {
+	first, cause := p.firstMissingSequence, rewindCauseDatabase
 	if p.firstReusedSequence > 0 {
-		if p.name == pairOfStream(p.name).starts {
-			if err := r.redeliverSkipped(ctx, p); err != nil {
+		if p.streamName == pairOfStream(p.streamName).starts {
+			if err := r.redeliverSkippedStarts(ctx, p); err != nil {
 				return err
 			}
 		}
-		if err := r.store.ForgetHandled(ctx, p.name, streamIdentityOf(p.stream.CachedInfo()),
+		if err := r.store.ForgetHandled(ctx, p.streamName, streamIdentityOf(p.stream.CachedInfo()),
 			p.firstReusedSequence); err != nil {
 			return err
 		}
@@ -604,21 +609,22 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	}
 	if first == 0 {
 		if p.stream != nil {
-			r.lastAcked.keepNewest(p.name)
+			r.lastAcked.keepNewest(p.streamName)
 		}
 		return nil
 	}
-	if p.firstMissing > 0 {
-		r.databaseRecovery.start(p.name, p.ackFloor, r.ready)
+	if p.firstMissingSequence > 0 {
+		r.databaseRecovery.start(p.streamName, p.ackFloor, r.ready)
 	}
-	consumer := stream.RecorderConsumer
-	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, consumer, first); err != nil {
-		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.name, first, err)
+	consumer := stream.RecorderConsumerName
+	if _, err := r.js.ResetConsumerToSequence(ctx, p.streamName, consumer, first); err != nil {
+		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.streamName, first,
+			err)
 	}
 	r.fullSearchDue.Store(true) // executions that had ended, or were pruned, may come back
-	r.lastAcked.keepNewest(p.name)
+	r.lastAcked.keepNewest(p.streamName)
 	r.databaseRecovery.updateAckFloor(
-		p.name,
+		p.streamName,
 		ackFloor{streamIdentityOf(p.stream.CachedInfo()), first - 1},
 	)
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
@@ -630,7 +636,7 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 			"restored copy; it is recorded from there"
 	}
 	r.log.WithFields(logrus.Fields{
-		"stream": p.name, "acknowledged": p.ackFloor,
+		"stream": p.streamName, "acknowledged": p.ackFloor,
 		"first": first,
 	}).Error(why)
 	return nil
@@ -640,7 +646,7 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 // because a database that lacks messages may also lack some of these. Reports and entries that the
 // database already has are not applied twice.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
-	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
+	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumerName, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +
 			"before the database's loss stay too low")

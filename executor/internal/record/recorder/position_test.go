@@ -18,7 +18,7 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		want := func(reason string) {
 			t.Helper()
 			r.updateReadiness(ready, uncertaintyGrace)
-			got := strings.Join(ready.Reasons(), "; ")
+			got := strings.Join(ready.NotReadyReasons(), "; ")
 			if (got == "") != (reason == "") || !strings.Contains(got, reason) {
 				t.Errorf("%q, want %q", got, reason)
 			}
@@ -36,7 +36,7 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		r.markGoalReached("b")
 		want(behind)
 		r.markGoalReached("a")
-		if want(behind); !r.end(ready) {
+		if want(behind); !r.endIfComplete(ready) {
 			t.Error("the recovery does not end")
 		}
 		want("")
@@ -52,7 +52,7 @@ func TestReadinessWhileADatabaseMayLackMessages(t *testing.T) {
 		r.addGoalsForDelivered(false)
 		<-time.After(uncertaintyGrace)
 		want("")
-		if !r.mayLackMessages(startReportPair{starts: "a"}) {
+		if !r.mayLackMessages(streamPair{starts: "a"}) {
 			t.Error("the database is not compared again")
 		}
 	})

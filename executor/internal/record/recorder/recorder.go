@@ -76,12 +76,12 @@ type Config struct {
 	// audit entries, so OnDatabaseBehind should copy such data again. nil means that there is no
 	// such data.
 	OnDatabaseBehind func(ctx context.Context)
-	// SkippedConsumers returns the runners' consumers that have skipped start messages. The
+	// SkippingConsumers returns the runners' consumers that have skipped start messages. The
 	// recorder publishes these start messages again, and then calls OnRedelivered for the consumer.
-	// SkippedConsumers may be nil if no consumer has skipped any; otherwise, OnRedelivered must be
+	// SkippingConsumers may be nil if no consumer has skipped any; otherwise, OnRedelivered must be
 	// set.
-	SkippedConsumers func() ([]SkippingConsumer, error)
-	OnRedelivered    func(SkippingConsumer) error
+	SkippingConsumers func() ([]SkippingConsumer, error)
+	OnRedelivered     func(SkippingConsumer) error
 }
 
 // SkippingConsumer identifies a runner group's consumer that has skipped start messages.
@@ -104,15 +104,15 @@ type Store interface {
 // Recorder records the streams' messages in the database. Several recorders, in several executors,
 // share the work.
 type Recorder struct {
-	config    Config
-	intervals intervals
-	js        jetstream.JetStream
-	store     Store
-	ready     *ops.Readiness
-	changes   *changes.Notifier
-	metrics   *metrics
-	tracer    trace.Tracer // nil if tracing is off
-	log       logrus.FieldLogger
+	config  Config
+	timings timings
+	js      jetstream.JetStream
+	store   Store
+	ready   *ops.Readiness
+	changes *changes.Notifier
+	metrics *metrics
+	tracer  trace.Tracer // nil if tracing is off
+	log     logrus.FieldLogger
 
 	databaseHealth   *databaseHealth
 	suspects         poisonSuspects
@@ -124,13 +124,13 @@ type Recorder struct {
 	oldestLateAcceptance oldestLateAcceptance
 	recoveryStarted      chan struct{} // a value signals the start of a recovery; buffer size 1
 	// startBacklogs holds the number of undelivered messages in each stream of start messages.
-	startBacklogs undeliveredCounts
+	startBacklogs startBacklogs
 	streamCount   atomic.Int64 // number of streams being followed
 }
 
-// intervals holds the durations that tests shorten. defaultIntervals returns the ones for
+// timings holds the durations that tests shorten. defaultTimings returns the ones for
 // production.
-type intervals struct {
+type timings struct {
 	consumerAckWait time.Duration // AckWait of the consumers
 	// how long a transaction may take before the executor is marked as not ready
 	slowTransactionThreshold time.Duration
@@ -138,7 +138,7 @@ type intervals struct {
 	// delay before a suspected poison message is delivered again
 	poisonRetryDelay     time.Duration
 	consumerPollInterval time.Duration // interval between two queries of a consumer
-	// interval of heartbeats while RunReports waits for a report
+	// interval of heartbeats while ApplyIngressReports waits for a report
 	heartbeatInterval time.Duration
 	// interval between comparisons of the database with the streams
 	databaseCompareInterval time.Duration
@@ -155,8 +155,8 @@ type intervals struct {
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 
-func defaultIntervals() intervals {
-	return intervals{
+func defaultTimings() timings {
+	return timings{
 		consumerAckWait:          ackWait,
 		slowTransactionThreshold: ackWait,
 		applyTimeout:             applyTimeout,
@@ -172,29 +172,29 @@ func defaultIntervals() intervals {
 	}
 }
 
-// New returns a Recorder. Call Run, RunReports and EndLostExecutions to start its loops.
+// New returns a Recorder. Call Run, ApplyIngressReports and EndLostExecutions to start its loops.
 func New(c Config) *Recorder {
 	m := newMetrics(c.Ops.Metrics)
 	return &Recorder{
 		config:          c,
-		intervals:       defaultIntervals(),
+		timings:         defaultTimings(),
 		js:              c.JetStream,
 		store:           c.Store,
-		ready:           c.Ops.Ready,
+		ready:           c.Ops.Readiness,
 		changes:         c.Changes,
 		metrics:         m,
 		searchNow:       make(chan struct{}, 1),
 		recoveryStarted: make(chan struct{}, 1),
-		tracer:          tracing.Tracer(c.Ops.Traces, "executor"),
+		tracer:          tracing.Tracer(c.Ops.TracerProvider, "executor"),
 		log:             c.Log,
 		databaseHealth: &databaseHealth{
-			ready: c.Ops.Ready, failures: m.failedTransactions,
+			ready: c.Ops.Readiness, failures: m.failedTransactions,
 			log: c.Log,
 		},
 		suspects: poisonSuspects{
 			minTries:     minPoisonTries,
 			minRetryTime: minPoisonRetryTime,
-			byMessageID:  map[messageID]*poisonSuspect{},
+			byMessageKey: map[messageKey]*poisonSuspect{},
 		},
 	}
 }
@@ -212,14 +212,14 @@ func (r *Recorder) Run(ctx context.Context) {
 	var arrived arrivalBuffer
 	var keeping sync.WaitGroup
 	go func() {
-		r.fetchAll(ctx, &arrived)
+		r.followStreams(ctx, &arrived)
 		arrived.close()
 	}()
-	keeping.Go(func() { r.keepAlive(recording, &arrived) })
+	keeping.Go(func() { r.extendAckWaits(recording, &arrived) })
 	keeping.Go(func() { r.watchForDataLoss(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
-	first := burstGate{publishing: r.config.PublishingRequests}
+	first := requestBurstGate{publishing: r.config.PublishingRequests}
 	for messages := arrived.nextBatch(); messages != nil; messages = arrived.nextBatch() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
@@ -235,7 +235,7 @@ func (r *Recorder) Run(ctx context.Context) {
 // recordBatch records one batch, retrying as long as necessary, and acknowledges its messages.
 func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
-	entries := decode(messages, began, r.expiredBefore(began))
+	entries := decode(messages, began, r.retentionCutoff(began))
 	applied := r.commit(ctx, entries)
 	// Announce the changes before acknowledging. If this executor is killed in between, the
 	// messages are redelivered, and the changes are announced then.
@@ -250,18 +250,18 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
 		}
 	}
-	if len(applied.ForeignIDs) > 0 {
-		r.log.WithField("executions", applied.ForeignIDs[:min(len(applied.ForeignIDs), 10)]).
+	if len(applied.MismatchedIDs) > 0 {
+		r.log.WithField("executions", applied.MismatchedIDs[:min(len(applied.MismatchedIDs), 10)]).
 			Warn("progress was reported on another queue or workflow than the execution's; it " +
 				"changed nothing")
 	}
-	if applied.DroppedSteps > 0 {
-		r.log.WithField("reports", applied.DroppedSteps).
+	if applied.DroppedProgress > 0 {
+		r.log.WithField("reports", applied.DroppedProgress).
 			Warn("reports of executions that are not recorded were dropped: too many are kept " +
 				"already")
 	}
 	took := time.Since(began)
-	r.metrics.observe(entries, applied, took)
+	r.metrics.observeBatch(entries, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
 		// The difference is negative if the server's clock is ahead.
 		r.metrics.recordDelay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
@@ -294,9 +294,9 @@ func (r *Recorder) announceChanges(ids []string) {
 	}
 }
 
-// expiredBefore returns the beginning of the period for which records are kept: messages that were
-// stored earlier are not recorded. It returns the zero time if records are kept forever.
-func (r *Recorder) expiredBefore(now time.Time) time.Time {
+// retentionCutoff returns the beginning of the period for which records are kept: messages that
+// were stored earlier are not recorded. It returns the zero time if records are kept forever.
+func (r *Recorder) retentionCutoff(now time.Time) time.Time {
 	if r.config.Retention == 0 {
 		return time.Time{}
 	}
@@ -311,7 +311,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 	case verdictPutAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
 	case verdictPoisonSuspect:
-		return e.msg.NakWithDelay(r.intervals.poisonRetryDelay)
+		return e.msg.NakWithDelay(r.timings.poisonRetryDelay)
 	case verdictUndecided:
 	}
 	return nil
@@ -330,17 +330,17 @@ func numPendingAfter(msg jetstream.Msg) uint64 {
 // connectionNumber returns the number of reconnects to NATS, which identifies the connection.
 func (r *Recorder) connectionNumber() uint64 { return r.js.Conn().Stats().Reconnects }
 
-// AwaitQueueRecorded waits until everything that the shared stream and the queue's own stream
+// AwaitQueueStartsRecorded waits until everything that the shared stream and the queue's own stream
 // contain at the time of the call is recorded, or until the context is done.
-func AwaitQueueRecorded(ctx context.Context, js jetstream.JetStream, queue string) {
+func AwaitQueueStartsRecorded(ctx context.Context, js jetstream.JetStream, queue string) {
 	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
-		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumer)
+		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumerName)
 	}
 }
 
-// AwaitRecorded waits until everything that the streams of start messages contain at the time of
-// the call is recorded, or until the context is done.
-func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
+// AwaitStartsRecorded waits until everything that the streams of start messages contain at the time
+// of the call is recorded, or until the context is done.
+func AwaitStartsRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		starts, _, err := stream.StreamNames(ctx, js)
@@ -348,6 +348,6 @@ func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 		return err == nil
 	})
 	for _, name := range names {
-		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumer)
+		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumerName)
 	}
 }

@@ -120,7 +120,7 @@ func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.ApplyResult, e
 	if f.away || f.full {
 		return store.ApplyResult{}, errAway
 	}
-	if f.tooBig > 0 && len(b.New) > f.tooBig {
+	if f.tooBig > 0 && len(b.NewRecords) > f.tooBig {
 		<-ctx.Done()
 		return store.ApplyResult{}, ctx.Err()
 	}
@@ -187,7 +187,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	if err := errors.Join(stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings),
-		stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
+		stream.EnsureReportsStream(t.Context(), r.js, 1)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "executions.db")
@@ -208,7 +208,7 @@ func start(t *testing.T) *rig {
 	}
 	watching := changed.Watch(time.Time{})
 	r.told = watching.Batches
-	log := logtest.Quiet()
+	log := logtest.Discard()
 	log.SetOutput(r.logs)
 	r.again = func() (stop func()) {
 		r.ops = ops.New()
@@ -262,7 +262,7 @@ func start(t *testing.T) *rig {
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { rec.Run(ctx) })
-		running.Go(func() { rec.RunReports(ctx) })
+		running.Go(func() { rec.ApplyIngressReports(ctx) })
 		if !r.noSearch {
 			running.Go(func() { rec.EndLostExecutions(ctx) })
 		}
@@ -360,7 +360,7 @@ func (r *rig) has(id string, status execution.Status) bool {
 // acknowledged.
 func (r *rig) pending() (n int64) {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
+		consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumerName)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -399,7 +399,8 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	for range 20 {
 		ids = append(ids, r.begin("wf"))
 	}
-	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
+	r.await("it says that it is not ready",
+		func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 1 })
 	// NATS updates the number of pending messages with a slight delay.
 	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
@@ -407,7 +408,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 	}
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
-	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+	if reasons := r.ops.Readiness.NotReadyReasons(); len(reasons) != 0 {
 		t.Errorf("not ready: %v", reasons)
 	}
 }
@@ -487,7 +488,7 @@ func TestPoison(t *testing.T) {
 		counted["hookstart_executor_unreadable_total"] != 1 {
 		t.Errorf("%v", counted)
 	}
-	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+	if reasons := r.ops.Readiness.NotReadyReasons(); len(reasons) != 0 {
 		t.Errorf("not ready: %v", reasons)
 	}
 }
@@ -546,7 +547,7 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	if n := r.pending(); n != int64(len(ids)) {
 		t.Errorf("%d are still to be recorded", n)
 	}
-	if reasons := r.ops.Ready.Reasons(); len(reasons) != 1 {
+	if reasons := r.ops.Readiness.NotReadyReasons(); len(reasons) != 1 {
 		t.Errorf("not ready: %v", reasons)
 	}
 	r.alter(`ALTER TABLE elsewhere RENAME TO minutes`)
@@ -556,7 +557,7 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	if aside := r.aside(); len(aside) != 0 {
 		t.Errorf("put aside: %+v", aside)
 	}
-	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+	r.await("it is ready", func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 }
 
 // A transaction that takes too long is canceled, and its batch is split until the parts succeed.
@@ -570,12 +571,13 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	for i := range ids {
 		all.Go(func() { ids[i] = r.begin("wf") })
 	}
-	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
+	r.await("it says that it is not ready",
+		func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 1 })
 	all.Wait()
 	for _, id := range ids {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 	}
-	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+	r.await("it is ready", func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 }
 
 // A transaction is committed, but the database's response is lost. The retry changes nothing, yet
@@ -660,17 +662,17 @@ func TestAReportDoesNotEndAnOutage(t *testing.T) {
 		{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 1},
 	}))
 	r.await("the report is applied and acknowledged", r.reportsAreAcknowledged)
-	if reasons := r.ops.Ready.Reasons(); len(reasons) != 1 {
+	if reasons := r.ops.Readiness.NotReadyReasons(); len(reasons) != 1 {
 		t.Errorf("not ready: %v", reasons)
 	}
 	r.store.setFull(false)
 	r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
-	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+	r.await("it is ready", func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 }
 
 // reportsAreAcknowledged reports whether there has been a report and all reports are acknowledged.
 func (r *rig) reportsAreAcknowledged() bool {
-	consumer, err := r.js.Consumer(r.t.Context(), stream.ReportsName, stream.RecorderConsumer)
+	consumer, err := r.js.Consumer(r.t.Context(), stream.ReportsName, stream.RecorderConsumerName)
 	if err != nil {
 		return false
 	}
@@ -692,7 +694,7 @@ func TestTheSecretOfAReplacedSenderIsNotStored(t *testing.T) {
 			}}))
 	}
 	r.await("all reports are applied", func() bool {
-		consumer, err := r.js.Consumer(t.Context(), stream.ReportsName, stream.RecorderConsumer)
+		consumer, err := r.js.Consumer(t.Context(), stream.ReportsName, stream.RecorderConsumerName)
 		return err == nil && consumer.CachedInfo().AckFloor.Stream == 3
 	})
 	if n := r.captured.Load(); n != 1 {
@@ -739,7 +741,7 @@ func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 			c.away(r).Store(true)
 			r.publish(c.report())
 			r.await("the registry was asked again", func() bool { return r.asked.Load() > 1 })
-			if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+			if reasons := r.ops.Readiness.NotReadyReasons(); len(reasons) != 0 {
 				t.Errorf("not ready: %v", reasons)
 			}
 			if n := r.counted()["hookstart_executor_transaction_failures_total"]; n != 0 {
@@ -766,7 +768,7 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.nats.Stop()
 	folder, err := filepath.Glob(
 		filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.ExecutionsName,
-			"obs", stream.RecorderConsumer),
+			"obs", stream.RecorderConsumerName),
 	)
 	if err != nil || len(folder) != 1 {
 		t.Fatalf("%v, %v", folder, err)
@@ -880,7 +882,7 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	r.progress(id, execution.Succeeded)
 	r.await("the next one is recorded", func() bool { return r.has(id, execution.Succeeded) })
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
-	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, stream.RecorderConsumer)
+	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, stream.RecorderConsumerName)
 	if err != nil || consumer.CachedInfo().NumRedelivered != 0 ||
 		consumer.CachedInfo().Delivered.Consumer < flood {
 		t.Errorf("%+v, %v", consumer.CachedInfo(), err)
@@ -925,7 +927,7 @@ func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
 	r.nats.Restart()
 	r.await("the streams are there", func() bool {
 		return stream.EnsureSharedStreams(t.Context(), r.js, stream.DefaultSettings) == nil &&
-			stream.EnsureReports(t.Context(), r.js, 1) == nil
+			stream.EnsureReportsStream(t.Context(), r.js, 1) == nil
 	})
 	r.publish(report("after"))
 	r.await("the report is applied", r.reportsAreAcknowledged)
@@ -1072,7 +1074,7 @@ func TestReportsOfADeletedWorkflowDoNotCount(t *testing.T) {
 		if workflow == "" {
 			continue
 		}
-		filtered, err := r.store.FilteredRequests(t.Context(), workflow, "node")
+		filtered, err := r.store.FilteredSummary(t.Context(), workflow, "node")
 		if err != nil || filtered.Count != want || int64(len(filtered.Last)) != want {
 			t.Errorf("filtered by %s: %+v, %v", workflow, filtered, err)
 		}

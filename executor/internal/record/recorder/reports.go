@@ -15,30 +15,31 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// heartbeatInterval is how often NATS sends heartbeats while RunReports waits for a report.
+// heartbeatInterval is how often NATS sends heartbeats while ApplyIngressReports waits for a
+// report.
 const heartbeatInterval = 5 * time.Second
 
-// RunReports applies the reports that ingresses send, such as counts of refused requests, until the
-// context is done.
-func (r *Recorder) RunReports(ctx context.Context) {
-	r.consumeWithRetry(ctx, "the recorder of reports", r.consumeReports)
+// ApplyIngressReports applies the reports that ingresses send, such as counts of refused requests,
+// until the context is done.
+func (r *Recorder) ApplyIngressReports(ctx context.Context) {
+	r.consumeWithRetry(ctx, "the recorder of reports", r.consumeIngressReports)
 }
 
-func (r *Recorder) consumeReports(ctx context.Context) error {
+func (r *Recorder) consumeIngressReports(ctx context.Context) error {
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, stream.ReportsName, jetstream.ConsumerConfig{
-		Durable:       stream.RecorderConsumer,
+		Durable:       stream.RecorderConsumerName,
 		Description:   "hookstart: the executors apply every report",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {
-		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
+		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumerName, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
-		jetstream.PullHeartbeat(r.intervals.heartbeatInterval))
+		jetstream.PullHeartbeat(r.timings.heartbeatInterval))
 	if err != nil {
-		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
+		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumerName, err)
 	}
 	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()
@@ -47,7 +48,7 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.applyReport(ctx, msg)
+		r.applyIngressReport(ctx, msg)
 	}
 }
 
@@ -55,13 +56,13 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 // unavailable. It does not count as a failure of the database.
 var errRegistryUnavailable = errors.New("the registry could not be read or changed")
 
-// applyReport applies a report and acknowledges it. It retries while the database or the registry
-// is unavailable, until the context is done. If the report cannot be decoded, or the database has
-// refused it several times, it discards the report.
-func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
+// applyIngressReport applies a report and acknowledges it. It retries while the database or the
+// registry is unavailable, until the context is done. If the report cannot be decoded, or the
+// database has refused it several times, it discards the report.
+func (r *Recorder) applyIngressReport(ctx context.Context, msg jetstream.Msg) {
 	var lastLogged time.Time
 	for failures := 0; ; failures++ {
-		err := r.applyReportOnce(ctx, msg)
+		err := r.tryApplyIngressReport(ctx, msg)
 		switch {
 		case err == nil:
 			r.databaseHealth.noteSuccess(reportsLoop)
@@ -83,7 +84,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			continue
 		case store.IsDataError(err) && numDeliveries(msg) < minPoisonTries:
 			r.databaseHealth.noteSuccess(reportsLoop)
-			_ = msg.NakWithDelay(r.intervals.poisonRetryDelay)
+			_ = msg.NakWithDelay(r.timings.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
 			r.databaseHealth.noteSuccess(reportsLoop)
@@ -97,8 +98,8 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	}
 }
 
-func (r *Recorder) applyReportOnce(ctx context.Context, msg jetstream.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, r.intervals.applyTimeout)
+func (r *Recorder) tryApplyIngressReport(ctx context.Context, msg jetstream.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timings.applyTimeout)
 	defer cancel()
 	switch msg.Subject() {
 	case stream.RefusalsSubject:
@@ -118,13 +119,13 @@ func (r *Recorder) applyFilteredReport(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	filtered := make([]store.FilteredRequests, 0, len(nodes))
+	filtered := make([]store.FilteredSummary, 0, len(nodes))
 	for _, n := range nodes {
 		since, ok, err := r.workflowInAccountSince(ctx, n.WorkflowID)
 		if err != nil {
 			return err
 		}
-		node := store.FilteredRequests{WorkflowID: n.WorkflowID, NodeID: n.NodeID, Count: n.Count}
+		node := store.FilteredSummary{WorkflowID: n.WorkflowID, NodeID: n.NodeID, Count: n.Count}
 		for _, request := range n.Last {
 			if !request.At.Before(since) {
 				node.Last = append(node.Last, store.FilteredRequest(request))
@@ -149,7 +150,7 @@ func (r *Recorder) applySenderReport(ctx context.Context, data []byte) error {
 		if last.IsZero() {
 			last = at
 		}
-		if late, err := r.isFromDeletedWorkflow(ctx, s.WorkflowID, last); err != nil {
+		if late, err := r.isStaleObservation(ctx, s.WorkflowID, last); err != nil {
 			return err
 		} else if late {
 			continue
@@ -181,7 +182,7 @@ func (r *Recorder) applySenderReport(ctx context.Context, data []byte) error {
 			Refused:       s.Refused,
 		})
 	}
-	return r.store.AddSenders(ctx, id, at, seen)
+	return r.store.AddSenderActivity(ctx, id, at, seen)
 }
 
 // workflowInAccountSince calls Config.WorkflowInAccountSince. If that function is nil, it returns
@@ -199,10 +200,10 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation must be ignored: because the workflow does
+// isStaleObservation reports whether an observation must be ignored: because the workflow does
 // not exist, or because the observation was made before the workflow was created or moved to its
 // current account.
-func (r *Recorder) isFromDeletedWorkflow(
+func (r *Recorder) isStaleObservation(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {
 	since, ok, err := r.workflowInAccountSince(ctx, id)
@@ -244,7 +245,7 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	refusals := make([]store.RefusalCount, len(counts))
 	for i, c := range counts {
 		if c.WorkflowID != "" {
-			late, err := r.isFromDeletedWorkflow(ctx, c.WorkflowID, c.Last.At)
+			late, err := r.isStaleObservation(ctx, c.WorkflowID, c.Last.At)
 			if err != nil {
 				return err
 			}

@@ -26,17 +26,17 @@ import (
 // message is recorded. If it is not recorded, and other records show that the stream was rolled
 // back, the recorder rewinds the consumer to the first message that is not recorded. Messages that
 // are already recorded are not recorded twice. The groups of runners receive only those messages
-// again that they would otherwise skip: see redeliverSkipped.
+// again that they would otherwise skip: see redeliverSkippedStarts.
 //
 // If no record shows that the stream was rolled back, the database has lost transactions: see
-// rewindToUnrecorded.
+// compareAndRewind.
 
 // lastAckedMessages holds, for each stream and each connection to NATS, the last message that this
 // process acknowledged. The connections are kept apart because between two connections, a stream
 // may have been rolled back and have grown again.
 type lastAckedMessages struct {
-	mu            sync.Mutex
-	marksByStream map[string][]ackedMessage // keyed by stream name, oldest mark first
+	mu       sync.Mutex
+	byStream map[string][]ackedMessage // keyed by stream name, oldest mark first
 }
 
 // ackedMessage identifies the last message that this process acknowledged on one connection.
@@ -49,13 +49,13 @@ type ackedMessage struct {
 func (m *lastAckedMessages) add(reconnects uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.marksByStream == nil {
-		m.marksByStream = map[string][]ackedMessage{}
+	if m.byStream == nil {
+		m.byStream = map[string][]ackedMessage{}
 	}
 	stream, now := e.meta.Stream, ackedMessage{reconnects, e.meta.Sequence.Stream, e.executionID()}
-	switch all := m.marksByStream[stream]; {
+	switch all := m.byStream[stream]; {
 	case len(all) == 0 || all[len(all)-1].reconnects != reconnects:
-		m.marksByStream[stream] = append(all, now)
+		m.byStream[stream] = append(all, now)
 	case all[len(all)-1].sequence < now.sequence:
 		all[len(all)-1] = now
 	}
@@ -64,22 +64,22 @@ func (m *lastAckedMessages) add(reconnects uint64, e *entry) {
 func (m *lastAckedMessages) forStream(stream string) []ackedMessage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.marksByStream[stream])
+	return slices.Clone(m.byStream[stream])
 }
 
 // forgetStream removes the entries of a deleted stream.
 func (m *lastAckedMessages) forgetStream(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.marksByStream, stream)
+	delete(m.byStream, stream)
 }
 
 // keepNewest removes all entries of a stream except the newest.
 func (m *lastAckedMessages) keepNewest(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all := m.marksByStream[stream]; len(all) > 1 {
-		m.marksByStream[stream] = all[len(all)-1:]
+	if all := m.byStream[stream]; len(all) > 1 {
+		m.byStream[stream] = all[len(all)-1:]
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *Recorder) newestRecords(
 ) (found []lostCandidate, err error) {
 	const page, pages = 500, 10
 	var after store.RecordPosition
-	queue, own := stream.QueueOfStream(name)
+	queue, own := stream.QueueOfOwnStream(name)
 	for range pages {
 		records, err := r.store.List(ctx, store.RecordFilter{Since: since}, after, page)
 		if err != nil {
@@ -278,7 +278,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	switch {
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
-	case err != nil && stream.IsProgress(msg.Subject):
+	case err != nil && stream.IsProgressSubject(msg.Subject):
 		// A report that cannot be decoded does not tell what it would have changed. Treat it as
 		// recorded, so that the consumer is not rewound because of it.
 		return true, nil

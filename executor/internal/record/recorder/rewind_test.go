@@ -57,7 +57,7 @@ func (r *rig) takenOf(
 
 var (
 	recordersConsumer = jetstream.ConsumerConfig{
-		Durable:       stream.RecorderConsumer,
+		Durable:       stream.RecorderConsumerName,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       5 * time.Second,
@@ -309,7 +309,8 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 				r.await("it has its end", func() bool { return r.has(id, execution.Succeeded) })
 			}
 			r.await("what was put aside is there", func() bool { return len(r.aside()) == 1 })
-			r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+			r.await("it is ready",
+				func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 			if counted := r.counted(); counted["hookstart_executor_rewinds_total database"] < 1 ||
 				counted["hookstart_executor_rewinds_total runners"] != 0 ||
 				counted["hookstart_executor_ended_total"] != 0 {
@@ -460,7 +461,7 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	lane := consumerOf(stream.RunnerGroup{
 		Queue: "q",
 		Group: "g",
-	}.LaneConfig(execution.LaneOf("wf", "key"), info))
+	}.LaneConsumerConfig(execution.LaneOf("wf", "key"), info))
 	acknowledge(group)
 	r.await("all is recorded", func() bool {
 		return r.has(ordered, execution.Queued) && r.has(acknowledged, execution.Queued)
@@ -560,7 +561,7 @@ func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
 	r.stop()
 	names := []string{stream.ExecutionsName, stream.ProgressName}
 	for _, name := range names {
-		if err := r.js.DeleteConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
+		if err := r.js.DeleteConsumer(t.Context(), name, stream.RecorderConsumerName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -599,7 +600,7 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 			r.stop()
 			kept := r.begin("wf")
 			executors, err := r.js.Consumer(t.Context(), stream.ExecutionsName,
-				stream.RecorderConsumer)
+				stream.RecorderConsumerName)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -637,11 +638,11 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 			}
 			r.stop = r.again()
 			r.await("it is not ready before it has looked", func() bool {
-				return len(r.ops.Ready.Reasons()) == 1
+				return len(r.ops.Readiness.NotReadyReasons()) == 1
 			})
 			if !reportsBehind && (r.has(lost[0], execution.Queued) ||
-				!strings.Contains(r.ops.Ready.Reasons()[0], "it is not known")) {
-				t.Errorf("it is not ready: %q", r.ops.Ready.Reasons())
+				!strings.Contains(r.ops.Readiness.NotReadyReasons()[0], "it is not known")) {
+				t.Errorf("it is not ready: %q", r.ops.Readiness.NotReadyReasons())
 			}
 			if err := held.Nak(); err != nil { // instead of waiting until it is delivered again
 				t.Fatal(err)
@@ -649,7 +650,8 @@ func TestADatabaseThatIsBehindAboveTheAckFloor(t *testing.T) {
 			for _, id := range append(slices.Clone(lost), kept) {
 				r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 			}
-			r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+			r.await("it is ready",
+				func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 0 })
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // runnerGroup is a group of workflow runners, which share one consumer.
 type runnerGroup struct {
-	consumer      string
+	consumerName  string
 	filterSubject string // the filter subject of the group's consumer
 	ackFloor      uint64 // the sequence up to which every message is acknowledged
 	active        bool   // whether a member is waiting for messages or handling some
@@ -48,7 +48,7 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 		}
 		info := consumer.CachedInfo()
 		groups = append(groups, runnerGroup{
-			consumer:      name,
+			consumerName:  name,
 			filterSubject: info.Config.FilterSubject,
 			ackFloor:      info.AckFloor.Stream,
 			active:        info.NumWaiting+info.NumAckPending > 0,
@@ -58,12 +58,12 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 	return groups, nil
 }
 
-// haveHandled reports whether a candidate's start message has been acknowledged by at least one
-// group of runners and by every active group. A group is active if one of its members is waiting
-// for messages or handling some. Groups that began after the message do not count. If haveHandled
-// returns true and the execution has not ended, no report will follow, because runners report
-// before they acknowledge.
-func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
+// haveAcknowledged reports whether a candidate's start message has been acknowledged by at least
+// one group of runners and by every active group. A group is active if one of its members is
+// waiting for messages or handling some. Groups that began after the message do not count. If
+// haveAcknowledged returns true and the execution has not ended, no report will follow, because
+// runners report before they acknowledge.
+func haveAcknowledged(groups []runnerGroup, c lostCandidate) (done bool) {
 	filter := stream.RunnerFilterSubject(c.startSubject)
 	for _, g := range groups {
 		switch {
@@ -82,28 +82,28 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 // copied to the end of its stream.
 const copiedStartMsgIDPrefix = "again-"
 
-// maxAckFloorBeyondEnd limits how many copies redeliverSkipped appends for a group whose ack floor
-// is beyond the end of the stream and whose consumer cannot be rewound. Such a group skips every
-// message whose sequence is not above its ack floor, including copies. redeliverSkipped therefore
-// has to append copies, and copies of these copies, until the stream extends past the ack floor. It
-// appends none for the group if the ack floor is more than maxAckFloorBeyondEnd sequences beyond
-// the end.
+// maxAckFloorBeyondEnd limits how many copies redeliverSkippedStarts appends for a group whose ack
+// floor is beyond the end of the stream and whose consumer cannot be rewound. Such a group skips
+// every message whose sequence is not above its ack floor, including copies. redeliverSkippedStarts
+// therefore has to append copies, and copies of these copies, until the stream extends past the ack
+// floor. It appends none for the group if the ack floor is more than maxAckFloorBeyondEnd sequences
+// beyond the end.
 const maxAckFloorBeyondEnd = 1000
 
-// redeliverSkipped makes the groups of runners receive the start messages that they would skip
-// after a stream was rolled back.
+// redeliverSkippedStarts makes the groups of runners receive the start messages that they would
+// skip after a stream was rolled back.
 //
 // If a group's ack floor is beyond the end of the stream, the group has handled none of the new
-// messages, and redeliverSkipped rewinds the group's consumer. There are two cases in which it
-// cannot do that. If the ack floor is within the stream, a rewind would also redeliver messages
+// messages, and redeliverSkippedStarts rewinds the group's consumer. There are two cases in which
+// it cannot do that. If the ack floor is within the stream, a rewind would also redeliver messages
 // that the group has already handled. If the consumer began after the message to which it would
 // have to be rewound, the server refuses to rewind it.
 //
-// In these cases, redeliverSkipped appends copies of the skipped start messages to the stream, and
-// the records of their executions then refer to the copies. It does not copy a message if a group
-// will still receive the original, or if the execution has ended. It is idempotent, because a
-// copy's Nats-Msg-Id is derived from the original message.
-func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) error {
+// In these cases, redeliverSkippedStarts appends copies of the skipped start messages to the
+// stream, and the records of their executions then refer to the copies. It does not copy a message
+// if a group will still receive the original, or if the execution has ended. It is idempotent,
+// because a copy's Nats-Msg-Id is derived from the original message.
+func (r *Recorder) redeliverSkippedStarts(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func (r *Recorder) rewindRunnerGroup(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
 	log := r.log.WithFields(logrus.Fields{
-		"consumer": g.consumer, "acknowledged": g.ackFloor, "first": p.firstReusedSequence,
+		"consumer": g.consumerName, "acknowledged": g.ackFloor, "first": p.firstReusedSequence,
 	})
-	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.firstReusedSequence)
+	_, err = r.js.ResetConsumerToSequence(ctx, p.streamName, g.consumerName, p.firstReusedSequence)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
 		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
 		log.Error("the stream lost messages that runners had acknowledged; the server cannot " +
@@ -174,7 +174,7 @@ func (r *Recorder) rewindRunnerGroup(
 	if err != nil {
 		return false, fmt.Errorf(
 			"rewind the consumer %s to %d: %w",
-			g.consumer,
+			g.consumerName,
 			p.firstReusedSequence,
 			err,
 		)
@@ -227,7 +227,7 @@ func (r *Recorder) publishStartCopy(
 	// Read the last report from the stream, too: the execution may have ended although its last
 	// report is not recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
-	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
+	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).progress)
 	if err != nil {
 		return 0, fmt.Errorf("the stream of reports: %w", err)
 	}
@@ -255,11 +255,11 @@ func (r *Recorder) publishStartCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped handles unreported executions: their start messages count as acknowledged,
+// republishSkippedStarts handles unreported executions: their start messages count as acknowledged,
 // although no runner has reported how they ended. If one of the given consumers has skipped the
-// start message, republishSkipped publishes a copy of it, unless the execution has ended. It
+// start message, republishSkippedStarts publishes a copy of it, unless the execution has ended. It
 // returns the other executions, whose start messages runners have really received and acknowledged.
-func (r *Recorder) republishSkipped(
+func (r *Recorder) republishSkippedStarts(
 	ctx context.Context, streams startStreams, consumers []SkippingConsumer,
 	unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
@@ -271,11 +271,11 @@ func (r *Recorder) republishSkipped(
 		at := streams[one.startStreamName]
 		var passing []runnerGroup // groups that have skipped messages
 		for _, g := range at.groups {
-			if slices.Contains(consumers, SkippingConsumer{one.startStreamName, g.consumer}) {
+			if slices.Contains(consumers, SkippingConsumer{one.startStreamName, g.consumerName}) {
 				passing = append(passing, g)
 			}
 		}
-		if !haveHandled(passing, one) {
+		if !haveAcknowledged(passing, one) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}

@@ -20,11 +20,11 @@ type poisonSuspects struct {
 	// first one.
 	minTries     int
 	minRetryTime time.Duration
-	byMessageID  map[messageID]*poisonSuspect
+	byMessageKey map[messageKey]*poisonSuspect
 }
 
-// messageID identifies a message by its stream and its sequence.
-type messageID struct {
+// messageKey identifies a message by its stream and its sequence.
+type messageKey struct {
 	stream   string
 	sequence uint64
 }
@@ -35,24 +35,24 @@ type poisonSuspect struct {
 	refusals     int       // number of refusals
 }
 
-func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
+func messageKeyOf(e *entry) messageKey { return messageKey{e.meta.Stream, e.meta.Sequence.Stream} }
 
 // mustPutAside notes that the database has refused an entry's message, and reports whether the
 // message must be put aside now. If there are already too many suspects, it returns true at the
 // first refusal: suspects stay unacknowledged, and the consumer allows only a limited number of
 // unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
-	key := messageIDOf(e)
-	known := s.byMessageID[key]
+	key := messageKeyOf(e)
+	known := s.byMessageKey[key]
 	if known == nil {
-		if len(s.byMessageID) >= maxPoisonSuspects {
+		if len(s.byMessageKey) >= maxPoisonSuspects {
 			s.removeStale(now)
 		}
-		if len(s.byMessageID) >= maxPoisonSuspects {
+		if len(s.byMessageKey) >= maxPoisonSuspects {
 			return true
 		}
 		known = &poisonSuspect{firstRefused: now}
-		s.byMessageID[key] = known
+		s.byMessageKey[key] = known
 	}
 	known.refusals++
 	return known.refusals >= s.minTries && now.Sub(known.firstRefused) >= s.minRetryTime
@@ -61,20 +61,20 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 // remove removes the messages of the given entries, which have been recorded or put aside, from the
 // suspects.
 func (s *poisonSuspects) remove(entries []*entry) {
-	if len(s.byMessageID) == 0 {
+	if len(s.byMessageKey) == 0 {
 		return
 	}
 	for _, e := range entries {
-		delete(s.byMessageID, messageIDOf(e))
+		delete(s.byMessageKey, messageKeyOf(e))
 	}
 }
 
 // removeStale removes suspects that were first refused long ago, because another executor has
 // probably handled their messages since.
 func (s *poisonSuspects) removeStale(now time.Time) {
-	for key, known := range s.byMessageID {
+	for key, known := range s.byMessageKey {
 		if now.Sub(known.firstRefused) > 10*minPoisonRetryTime {
-			delete(s.byMessageID, key)
+			delete(s.byMessageKey, key)
 		}
 	}
 }

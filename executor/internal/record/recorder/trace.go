@@ -34,11 +34,11 @@ func (r *Recorder) traceBatch(ctx context.Context, entries []*entry, began time.
 	}
 	ended := trace.WithTimestamp(time.Now())
 	inBatch, whole := tracing.StartBatchSpan(ctx, r.tracer, "record", stream.ExecutionsName,
-		stream.RecorderConsumer, len(entries), links, trace.WithTimestamp(began))
+		stream.RecorderConsumerName, len(entries), links, trace.WithTimestamp(began))
 	defer whole.End(ended)
 	ofBatch := trace.LinkFromContext(inBatch)
 	for _, e := range sampled {
-		_, span := tracing.StartProcessSpan(ctx, r.tracer, "record", stream.RecorderConsumer,
+		_, span := tracing.StartProcessSpan(ctx, r.tracer, "record", stream.RecorderConsumerName,
 			e.msg.Headers().Get(stream.HeaderTrace), e.msg.Subject(),
 			e.msg.Headers().Get(stream.HeaderExecutionID),
 			trace.WithLinks(ofBatch), trace.WithTimestamp(began))

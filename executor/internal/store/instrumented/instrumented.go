@@ -21,11 +21,11 @@ var measuredOperations = []string{
 	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
-// Observer returns a store.Observer that registers and updates the metrics. An operation that fails
-// because its context is done does not count as a failure.
-func Observer(registerer prometheus.Registerer) store.Observer {
+// NewObserver returns a store.Observer that registers and updates the metrics. An operation that
+// fails because its context is done does not count as a failure.
+func NewObserver(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
-		ops.Histogram("hookstart_executor_database_duration_seconds",
+		ops.HistogramOpts("hookstart_executor_database_duration_seconds",
 			"How long the database took, by operation.",
 			prometheus.ExponentialBuckets(0.0005, 4, 8)),
 		[]string{"operation"})

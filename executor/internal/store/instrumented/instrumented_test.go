@@ -23,7 +23,7 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	database.Observe(instrumented.Observer(registry))
+	database.SetObserver(instrumented.NewObserver(registry))
 	if _, err := database.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ var dialect = relational.Dialect{
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
 	// At most 100,000 records are counted, because counting is slow. If there are more, the
 	// planner's estimate is used.
-	SizeQuery: `SELECT pg_database_size(current_database()), 0::bigint,
+	StatsQuery: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
 				WHERE oid = 'executions'::regclass)) END,
@@ -52,14 +52,14 @@ func numberPlaceholders(query string) string {
 	}
 }
 
-// storedArgs returns query arguments in the form in which PostgreSQL stores them.
-func storedArgs(args []any) []any {
+// encodeArgs returns query arguments in the form in which PostgreSQL stores them.
+func encodeArgs(args []any) []any {
 	return mapSlice(args, func(arg any) any {
 		switch v := arg.(type) {
 		case relational.ExecutionID:
 			return store.EncodeID(string(v))
 		case relational.ExecutionIDs:
-			return storedIDs(v)
+			return encodeIDs(v)
 		}
 		return arg
 	})

@@ -35,7 +35,7 @@ const (
 // the cause want, which is one of the constants above. what names the case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
-	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	_, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{r}})
 	got := theProgram
 	switch {
 	case err == nil:
@@ -53,7 +53,7 @@ func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string)
 
 func TestWhoIsAtFault(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.Start(t)+"&lock_timeout=50ms")
+	s, err := Open(t.Context(), pgtest.NewDatabase(t)+"&lock_timeout=50ms")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestALostConnectionMayPass(t *testing.T) {
 	if err := pgx.ErrTxCommitRollback; isUnavailable(err) {
 		t.Errorf("%v: the moment is at fault", err)
 	}
-	s := mustOpen(t, pgtest.Start(t))
+	s := mustOpen(t, pgtest.NewDatabase(t))
 	err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
 		_, _ = tx.Exec(t.Context(), `SELECT pg_terminate_backend(pg_backend_pid())`)
 		_, err := tx.Exec(t.Context(), `SELECT 1`)
@@ -150,7 +150,7 @@ func TestALostConnectionMayPass(t *testing.T) {
 // array. That is a DataError, and its message must not contain the other values of the array.
 func TestAValueThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, pgtest.Start(t))
+	s := mustOpen(t, pgtest.NewDatabase(t))
 	for statement, args := range map[string][]any{
 		`SELECT ?::integer[]`:             {[]int64{7, math.MaxInt32 + 1}},
 		`SELECT ?::text[], ?::smallint[]`: {[]string{"secret"}, []int64{7, math.MaxInt32 + 1}},

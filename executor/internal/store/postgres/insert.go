@@ -40,7 +40,7 @@ func (tx transaction) InsertNew(
 	for _, id := range ids {
 		fresh[store.DecodeID(id)] = true
 	}
-	inserted = store.SelectInserted(records, fresh)
+	inserted = store.TakeInserted(records, fresh)
 	again := store.AlreadyRecorded(records, inserted)
 	_, err = tx.Tx.Exec(ctx, updateSequences, mapSlice(again, func(r store.Record) []byte {
 		return store.EncodeID(r.ID)
@@ -93,15 +93,15 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// tryCopyRecords uses COPY to insert n records. It writes only the columns in shortColumnNames, so
-// all records must have the short form. arrays holds one array for each of these columns. If one of
-// the records already exists, tryCopyRecords inserts nothing and returns false.
+// tryCopyRecords uses COPY to insert n records. It writes only the columns in shortFormColumnNames,
+// so all records must have the short form. arrays holds one array for each of these columns. If one
+// of the records already exists, tryCopyRecords inserts nothing and returns false.
 func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {
 		return false, err
 	}
-	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortColumnNames,
+	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortFormColumnNames,
 		pgx.CopyFromSlice(n, func(i int) ([]any, error) {
 			return shortRow(arrays, i), nil
 		}))

@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// ForgetWorkflow and AddRefusals lock the same three rows in different orders, but must not
-// deadlock. The test holds the second row, so ForgetWorkflow locks the first row and waits. Then
-// AddRefusals begins. Without the protection against deadlocks, it would lock the third row, which
-// ForgetWorkflow needs next, and wait for the first one.
+// ForgetWorkflowReports and AddRefusals lock the same three rows in different orders, but must not
+// deadlock. The test holds the second row, so ForgetWorkflowReports locks the first row and waits.
+// Then AddRefusals begins. Without the protection against deadlocks, it would lock the third row,
+// which ForgetWorkflowReports needs next, and wait for the first one.
 func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s, other := mustOpen(t, url), connect(t, url)
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	refusal := func(minute int, code string) store.RefusalCount {
@@ -59,7 +59,7 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 			}
 		}
 	}
-	go func() { ended <- s.ForgetWorkflow(t.Context(), "wf") }()
+	go func() { ended <- s.ForgetWorkflowReports(t.Context(), "wf") }()
 	awaitBlocked(1)
 	go func() {
 		ended <- s.AddRefusals(t.Context(), "both", noon, []store.RefusalCount{first, third})

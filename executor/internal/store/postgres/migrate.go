@@ -48,7 +48,7 @@ func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported i
 	}
 	sources := provider.ListSources()
 	supported = sources[len(sources)-1].Version
-	return supported, relational.CheckSchema(version, supported)
+	return supported, relational.CheckSchemaVersion(version, supported)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {
@@ -56,7 +56,7 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := relational.Migrations(files)
+	all, err := relational.WithMigrations(files)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 
 func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s, err := Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 // without a retry, and stays unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	if err := mustOpen(t, url).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 // The time limit for connecting expires during a migration. The migration is not canceled.
 func TestMigrationOutlastsConnecting(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	db := connect(t, url)
 	// Hold the migration lock, as another executor does while it migrates, so that the migration
 	// waits.
@@ -187,11 +187,11 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	first := store.Record{ID: "a", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 	second := first
 	second.ID = "b"
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{first}}); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop(t)
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{second}}); err == nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{second}}); err == nil {
 		t.Error("applied without a database")
 	}
 	if _, err := s.Get(t.Context(), "a"); err == nil || errors.Is(err, store.ErrNotFound) {
@@ -204,7 +204,10 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first, second}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{
+		first,
+		second,
+	}}); err != nil {
 		t.Error(err)
 	}
 	if found, err := s.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},
@@ -217,7 +220,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 // Every connection has the driver's settings, even if the server has other defaults.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s, err := Open(t.Context(),
 		url+
 			"&synchronous_commit=off&lock_timeout=1234ms&"+
@@ -243,9 +246,9 @@ func TestConnectionSettings(t *testing.T) {
 
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	var pool *pgxpool.Pool
-	storetest.RunNewerSchema(t, func(t *testing.T) store.Store {
+	storetest.TestNewerSchema(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := Open(t.Context(), url)
 		if err != nil {
@@ -266,7 +269,7 @@ func TestNewerSchema(t *testing.T) {
 // the migration wait for it.
 func TestMigrationWaitsForTransactions(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s, err := Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

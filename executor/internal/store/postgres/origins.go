@@ -49,7 +49,7 @@ func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []s
 	began := time.Now()
 	numbers, err := ensureOriginRowIDs(ctx, s.pool, s.Origins, records)
 	if err != nil {
-		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
+		return s.FinishOperation(ctx, operation, began, asDataError(withContextError(ctx, err)))
 	}
 	s.Origins.Add(numbers)
 	return nil

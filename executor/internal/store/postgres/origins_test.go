@@ -13,11 +13,11 @@ import (
 // opened.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s := mustOpen(t, url)
 	first, second := plain(execution.IDForRequeue("a")), plain(execution.IDForRequeue("b"))
 	first.WorkflowID, second.WorkflowID = "workflow", "workflow"
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{first}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), first.ID); err != nil {
@@ -35,7 +35,7 @@ func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 		}
 	}
 	s.pool.Reset() // as the pool does when it finds that connections are gone
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{second}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{second}}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := s.Get(t.Context(), second.ID); err != nil || r.WorkflowID != "workflow" {

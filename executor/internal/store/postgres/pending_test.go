@@ -14,7 +14,7 @@ import (
 // exceeded, the oldest steps are dropped.
 func TestEarlyProgressIsBounded(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	s, err := postgres.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestEarlyProgressIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close(t.Context()) }()
-	storetest.RunPendingLimit(t, s, func() {
+	storetest.TestPendingLimit(t, s, func() {
 		if _, err := db.Exec(t.Context(),
 			`UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // the table is analyzed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.Start(t))
+	s, err := Open(t.Context(), pgtest.NewDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	if err := storetest.Fill(t.Context(), s, 20_000); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
+	if _, err := storetest.AddAccountRecords(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	after := store.RecordPosition{AcceptedAt: time.Date(2026, 3, 1, 14, 0, 0, 0, time.UTC), ID: "a"}
@@ -78,12 +78,12 @@ func TestListUsesItsIndex(t *testing.T) {
 			// All failed records in this test are dead letters, so the index of dead letters and
 			// the index of failed records are both suitable.
 			{
-				store.RecordFilter{DeadLetter: true}, []string{
+				store.RecordFilter{OnlyDeadLetters: true}, []string{
 					"executions_dead_letters", "executions_trouble",
 				},
 			},
 			{
-				store.RecordFilter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{
+				store.RecordFilter{OnlyDeadLetters: true, WorkflowID: "workflow-7"}, []string{
 					"executions_dead_letters_of",
 				},
 			},
@@ -102,7 +102,7 @@ func TestListUsesItsIndex(t *testing.T) {
 					return err
 				},
 					`EXPLAIN `+relational.SelectRecords+where.String()+
-						relational.NewestFirst.ByTime+` LIMIT 50`, where.Args...); err != nil {
+						relational.NewestFirst.OrderByTime+` LIMIT 50`, where.Args...); err != nil {
 					t.Fatal(err)
 				}
 				uses := func(index string) bool {
@@ -127,15 +127,15 @@ func TestListUsesItsIndex(t *testing.T) {
 // A progress step writes to no index, because PostgreSQL can update the row in place (HOT).
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
-	s := mustOpen(t, pgtest.Start(t))
+	s := mustOpen(t, pgtest.NewDatabase(t))
 	r := plain(execution.IDForRequeue("a"))
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}}); err != nil {
+	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{r}}); err != nil {
 		t.Fatal(err)
 	}
 	var updated, inPlace int64
 	if err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
 		for _, status := range []execution.Status{execution.Running, execution.Succeeded} {
-			if _, err := tx.CurrentStates(t.Context(), []string{r.ID}); err != nil {
+			if _, err := tx.LockCurrentStates(t.Context(), []string{r.ID}); err != nil {
 				return err
 			}
 			at := r.AcceptedAt.Add(time.Second)

@@ -33,8 +33,8 @@ type Store struct {
 	// the rows of other stores, so that the stores do not wait for each other. Two stores that
 	// happen to have the same number sometimes wait for each other, but their sums are still
 	// correct.
-	writerID int16
-	schema   int64 // the schema version that this program uses
+	writerID      int16
+	schemaVersion int64 // the schema version that this program uses
 	// reconnected is the channel that Reconnected returns. It can hold one value until the caller
 	// receives it.
 	reconnected  chan struct{}
@@ -76,7 +76,7 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, wrapOpenError(config, err)
 	}
-	if s.schema, err = migrate(ctx, starting, config.ConnConfig); err != nil {
+	if s.schemaVersion, err = migrate(ctx, starting, config.ConnConfig); err != nil {
 		s.pool.Close()
 		return nil, wrapOpenError(config, err)
 	}
@@ -128,7 +128,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	case standby:
 		err = errStandby
 	default:
-		err = relational.CheckSchema(version, s.schema)
+		err = relational.CheckSchemaVersion(version, s.schemaVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: ping: %w", err)
@@ -136,8 +136,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Schema implements store.Database.
-func (s *Store) Schema() int64 { return s.schema }
+// SupportedSchemaVersion implements store.Database.
+func (s *Store) SupportedSchemaVersion() int64 { return s.schemaVersion }
 
 // Reconnected implements store.HandledMessages.
 func (s *Store) Reconnected() <-chan struct{} { return s.reconnected }
@@ -148,9 +148,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// withCancellation adds ctx's error to err if ctx is done, because pgx may report only a
+// withContextError adds ctx's error to err if ctx is done, because pgx may report only a
 // consequence, such as a closed connection.
-func withCancellation(ctx context.Context, err error) error {
+func withContextError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}

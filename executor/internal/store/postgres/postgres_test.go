@@ -15,9 +15,9 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store {
+	storetest.TestStore(t, func(t *testing.T) store.Store {
 		t.Helper()
-		s, err := postgres.Open(t.Context(), pgtest.Start(t))
+		s, err := postgres.Open(t.Context(), pgtest.NewDatabase(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,18 +27,18 @@ func TestContract(t *testing.T) {
 
 func TestContractShared(t *testing.T) {
 	t.Parallel()
-	storetest.RunSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
+	storetest.TestSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
-		url := pgtest.Start(t)
+		url := pgtest.NewDatabase(t)
 		return func(ctx context.Context) (store.Store, error) { return postgres.Open(ctx, url) }
 	})
 }
 
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	storetest.RunBackup(t, func(t *testing.T) store.Store {
+	storetest.TestBackup(t, func(t *testing.T) store.Store {
 		t.Helper()
-		s, err := postgres.Open(t.Context(), pgtest.Start(t))
+		s, err := postgres.Open(t.Context(), pgtest.NewDatabase(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,12 +99,12 @@ func (tx transaction) MarkRequeued(
 func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	taken, err := queryRows(ctx, tx, pgx.RowTo[[]byte], dismissRecords, storedIDs(ids), at)
+	taken, err := queryRows(ctx, tx, pgx.RowTo[[]byte], dismissRecords, encodeIDs(ids), at)
 	dismissed = mapSlice(taken, store.DecodeID)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
-	messageKeys, err = queryRows(ctx, tx, messageKey, dismissMessages,
+	messageKeys, err = queryRows(ctx, tx, scanMessageKey, dismissMessages,
 		mapSlice(messages, func(key store.MessageKey) int64 {
 			return store.StoredSequence(key.StreamSequence)
 		}),
@@ -112,7 +112,7 @@ func (tx transaction) Dismiss(
 	return dismissed, messageKeys, err
 }
 
-func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
+func scanMessageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	var sequence int64
 	var prefix string
 	err = row.Scan(&sequence, &prefix)

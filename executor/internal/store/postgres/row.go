@@ -37,7 +37,7 @@ func recordArrays(
 ) (arrays []any, short bool) {
 	keys := mapSlice(records,
 		func(r store.Record) relational.OriginRowIDs { return numbers[r.Origin()] })
-	computed := mapSlice(records, store.Record.HasComputedID)
+	computed := mapSlice(records, store.Record.HasIDFromDelivery)
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
 	for i, r := range records {
@@ -93,8 +93,8 @@ func recordArrays(
 	), false
 }
 
-// shortColumnNames lists the names of shortFormColumns.
-var shortColumnNames = strings.Split(shortFormColumns, ", ")
+// shortFormColumnNames lists the names of shortFormColumns.
+var shortFormColumnNames = strings.Split(shortFormColumns, ", ")
 
 // shortRow returns the values at index i of arrays, which holds one array per column in
 // shortFormColumns.
@@ -143,8 +143,8 @@ func mapSlice[T, V any](items []T, value func(T) V) []V {
 	return values
 }
 
-// storedIDs returns the stored form of IDs.
-func storedIDs(ids []string) [][]byte { return mapSlice(ids, store.EncodeID) }
+// encodeIDs returns the stored form of IDs.
+func encodeIDs(ids []string) [][]byte { return mapSlice(ids, store.EncodeID) }
 
 // nilIf returns nil, which is stored as NULL, if text equals none, and otherwise a pointer to text.
 func nilIf(text, none string) *string {

@@ -45,11 +45,11 @@ const (
 func (tx transaction) LockPendingProgress(
 	ctx context.Context, batch store.Batch,
 ) (mayKeepPending bool, err error) {
-	if len(batch.New)+len(batch.Progress) == 0 {
+	if len(batch.NewRecords)+len(batch.Progress) == 0 {
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockPending, storedIDs(store.UnmatchedProgressExecutionIDs(batch)),
+	err = tx.QueryRow(ctx, lockPending, encodeIDs(store.UnmatchedProgressExecutionIDs(batch)),
 		int64(relational.PendingProgressLock)).Scan(&mayKeepPending, &locked)
 	return mayKeepPending, err
 }
@@ -58,11 +58,11 @@ func (tx transaction) LockPendingProgress(
 // whether there is pending progress would cost another round trip.
 func (tx transaction) MayHavePendingProgress(context.Context) (bool, error) { return true, nil }
 
-// CurrentStates implements relational.Tx.
-func (tx transaction) CurrentStates(
+// LockCurrentStates implements relational.Tx.
+func (tx transaction) LockCurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
-	rows, err := tx.Tx.Query(ctx, lockRecords, storedIDs(ids))
+	rows, err := tx.Tx.Query(ctx, lockRecords, encodeIDs(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (tx transaction) CurrentStates(
 		}); err != nil {
 		return nil, err
 	}
-	origins, err := tx.origins.ByRowID(ctx, tx.Query, numbers)
+	origins, err := tx.origins.LoadByRowIDs(ctx, tx.Query, numbers)
 	if err != nil {
 		return nil, err
 	}

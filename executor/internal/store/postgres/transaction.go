@@ -18,8 +18,8 @@ func (s *Store) Read(
 	args ...any,
 ) error {
 	began := time.Now()
-	rows, err := s.pool.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
-	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
+	rows, err := s.pool.Query(ctx, numberPlaceholders(query), encodeArgs(args)...)
+	return s.FinishOperation(ctx, operation, began, withContextError(ctx, eachRow(rows, err, row)))
 }
 
 // eachRow passes each row of a query's result to the callback. rows and err are what pgx's Query
@@ -50,18 +50,18 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 		IsoLevel:   pgx.ReadCommitted,
 		AccessMode: pgx.ReadWrite,
 	}, func(tx pgx.Tx) error {
-		if err := s.checkSchema(ctx, tx); err != nil {
+		if err := s.lockAndCheckSchemaVersion(ctx, tx); err != nil {
 			return err
 		}
 		return do(transaction{tx, s.writerID, s.Origins, make(map[string]time.Time)})
 	})
-	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
+	return s.FinishOperation(ctx, what, began, asDataError(withContextError(ctx, err)))
 }
 
-// checkSchema prevents migrations until the transaction ends, and returns an error if the tables
-// have a newer schema version than this program supports. It acquires relational.MigrationLock and
-// reads the version in one round trip.
-func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
+// lockAndCheckSchemaVersion prevents migrations until the transaction ends, and returns an error if
+// the tables have a newer schema version than this program supports. It acquires
+// relational.MigrationLock and reads the version in one round trip.
+func (s *Store) lockAndCheckSchemaVersion(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
 	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.MigrationLock))
@@ -71,7 +71,7 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.SendBatch(ctx, both).Close(); err != nil {
 		return err
 	}
-	return relational.CheckSchema(version, s.schema)
+	return relational.CheckSchemaVersion(version, s.schemaVersion)
 }
 
 // transaction implements relational.Tx.
@@ -80,14 +80,14 @@ type transaction struct {
 
 	writerID   int16
 	origins    *relational.OriginCache
-	acceptedAt map[string]time.Time // when the records returned by CurrentStates were accepted
+	acceptedAt map[string]time.Time // when the records returned by LockCurrentStates were accepted
 }
 
 // Exec implements relational.Tx.
 func (tx transaction) Exec(
 	ctx context.Context, query string, args ...any,
 ) (changed int64, err error) {
-	tag, err := tx.Tx.Exec(ctx, numberPlaceholders(query), storedArgs(args)...)
+	tag, err := tx.Tx.Exec(ctx, numberPlaceholders(query), encodeArgs(args)...)
 	return tag.RowsAffected(), err
 }
 
@@ -95,7 +95,7 @@ func (tx transaction) Exec(
 func (tx transaction) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	rows, err := tx.Tx.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
+	rows, err := tx.Tx.Query(ctx, numberPlaceholders(query), encodeArgs(args)...)
 	return eachRow(rows, err, row)
 }
 
@@ -135,9 +135,9 @@ func columnArray(rows [][]any, i int) (array any, kind string) {
 		return typedColumn[time.Time](rows, i), "timestamptz"
 	case *time.Time:
 		return typedColumn[*time.Time](rows, i), "timestamptz"
-	case relational.NullableTime:
-		return mapSlice(typedColumn[relational.NullableTime](rows, i),
-			func(at relational.NullableTime) *time.Time {
+	case relational.OptionalTime:
+		return mapSlice(typedColumn[relational.OptionalTime](rows, i),
+			func(at relational.OptionalTime) *time.Time {
 				return nullableTime(time.Time(at))
 			}), "timestamptz"
 	}
@@ -193,7 +193,7 @@ func (s *Store) Snapshot(
 		}
 		return do(snapshot{tx})
 	})
-	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, err))
+	return s.FinishOperation(ctx, operation, began, withContextError(ctx, err))
 }
 
 type snapshot struct{ tx pgx.Tx }
@@ -202,7 +202,7 @@ type snapshot struct{ tx pgx.Tx }
 func (s snapshot) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	rows, err := s.tx.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
+	rows, err := s.tx.Query(ctx, numberPlaceholders(query), encodeArgs(args)...)
 	return eachRow(rows, err, row)
 }
 

@@ -52,20 +52,20 @@ func parseURL(text string) (*pgxpool.Config, error) {
 // wrapOpenError adds the names of the database, server and user to err, but not the password.
 func wrapOpenError(config *pgxpool.Config, err error) error {
 	c := config.ConnConfig
-	return &connectError{
+	return &openError{
 		text: fmt.Sprintf("cannot open the database %s on %s port %d as %s: %s", c.Database, c.Host,
 			c.Port, c.User, oneLine(err)),
 		err: err,
 	}
 }
 
-// connectError is an error of pgx with its message on a single line. pgx uses one line per address.
-type connectError struct {
+// openError is an error of pgx with its message on a single line. pgx uses one line per address.
+type openError struct {
 	text string
 	err  error
 }
 
-func (e *connectError) Error() string { return e.text }
-func (e *connectError) Unwrap() error { return e.err }
+func (e *openError) Error() string { return e.text }
+func (e *openError) Unwrap() error { return e.err }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -18,7 +18,7 @@ var yesterday string
 // A database that was created by the first release keeps its contents when it is migrated.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Start(t)
+	url := pgtest.NewDatabase(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -39,5 +39,5 @@ func TestYesterdaysDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	storetest.RunFirstReleaseSchema(t, s)
+	storetest.TestFirstReleaseSchema(t, s)
 }

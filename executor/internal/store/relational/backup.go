@@ -18,14 +18,14 @@ func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicateCountTable, appliedReportTable, tokenUseTable,
 		minuteTable{},
-		refusalTable, senderTable, filteredRequestsTable, auditTable, asideMessageTable,
+		refusalTable, senderActivityTable, filteredSummaryTable, auditTable, asideMessageTable,
 		pendingProgressTable,
 	}
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	return ForEachRowInPages(ctx, from, t.scan, func(item T) error {
-		return parts.Add(t.size(item), func(p *store.BackupPart) {
+		return parts.Add(t.rowSize(item), func(p *store.BackupPart) {
 			*t.partRows(p) = append(*t.partRows(p), item)
 		})
 	}, t.selectClause()+`ORDER BY `+t.backupOrder)
@@ -35,8 +35,8 @@ func (t table[T]) restore(ctx context.Context, tx Tx, part *store.BackupPart) er
 	return t.insert(ctx, tx, *t.partRows(part))
 }
 
-// size returns the approximate size of a row in a backup, in bytes.
-func (t table[T]) size(item T) (bytes int) {
+// rowSize returns the approximate size of a row in a backup, in bytes.
+func (t table[T]) rowSize(item T) (bytes int) {
 	for _, field := range t.fields(&item) {
 		switch value := field.(type) {
 		case *string:

@@ -16,8 +16,8 @@ func (s *Store) RequestCancel(
 		return nil, nil
 	}
 	return write(ctx, s, "request cancel", func(tx Tx) (requested []string, err error) {
-		// CurrentStates locks the records, in the same order as in all other transactions.
-		standing, err := tx.CurrentStates(ctx, ids)
+		// LockCurrentStates locks the records, in the same order as in all other transactions.
+		standing, err := tx.LockCurrentStates(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (s *Store) Cancel(
 	}
 	at = store.StoredTime(at)
 	return write(ctx, s, "cancel", func(tx Tx) (canceled []string, err error) {
-		standing, err := tx.CurrentStates(ctx, ids)
+		standing, err := tx.LockCurrentStates(ctx, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func (s *Store) AddRefusals(
 	ctx context.Context, reportID string, at time.Time, refused []store.RefusalCount,
 ) error {
 	refused = store.StorableRefusals(refused)
-	return s.applyOnce(ctx, "add refusals", reportID, at, func(tx Tx) error {
+	return s.applyReportOnce(ctx, "add refusals", reportID, at, func(tx Tx) error {
 		if err := refusalTable.insert(ctx, tx, refused); err != nil {
 			return err
 		}

@@ -11,17 +11,17 @@ import (
 const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 
-// CheckSchema returns a *store.NewerSchemaError if the database's schema version is higher than
-// supported, the schema version that this program uses.
-func CheckSchema(version, supported int64) error {
+// CheckSchemaVersion returns a *store.NewerSchemaError if the database's schema version is higher
+// than supported, the schema version that this program uses.
+func CheckSchemaVersion(version, supported int64) error {
 	if version > supported {
 		return &store.NewerSchemaError{DatabaseVersion: version, SupportedVersion: supported}
 	}
 	return nil
 }
 
-// DatabaseSchema implements store.Database.
-func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
+// DatabaseSchemaVersion implements store.Database.
+func (s *Store) DatabaseSchemaVersion(ctx context.Context) (int64, error) {
 	found, err := Collect(ctx, s.db, "schema", func(row Row) (version int64, err error) {
 		err = row.Scan(&version)
 		return version, err
@@ -32,13 +32,13 @@ func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 	return found[0], nil
 }
 
-// Size implements store.Database. It sets FreeBytes to -1; a driver that knows the free disk space
+// Stats implements store.Database. It sets FreeBytes to -1; a driver that knows the free disk space
 // replaces that.
-func (s *Store) Size(ctx context.Context) (store.Size, error) {
-	size := store.Size{Driver: s.dialect.Name, FreeBytes: -1}
+func (s *Store) Stats(ctx context.Context) (store.DatabaseStats, error) {
+	size := store.DatabaseStats{Driver: s.dialect.Name, FreeBytes: -1}
 	err := s.db.Read(ctx, "size", func(row Row) error {
 		return row.Scan(&size.Bytes, &size.ReusableBytes, &size.Records,
 			timeField{&size.OldestAcceptedAt})
-	}, s.dialect.SizeQuery)
+	}, s.dialect.StatsQuery)
 	return size, err
 }

@@ -42,8 +42,10 @@ var ongoingConditionTable = table[store.OngoingCondition]{
 	onConflict: "ON CONFLICT DO NOTHING",
 }
 
-// storeCauses stores the event causes of failures.
-func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.ExecutionFailure) error {
+// storeFailureCauses stores the event causes of failures.
+func (s *Store) storeFailureCauses(
+	ctx context.Context, tx Tx, failures []store.ExecutionFailure,
+) error {
 	if s.failureCause == nil {
 		return nil
 	}
@@ -172,14 +174,14 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 	})
 }
 
-// EventConditions implements store.Events.
-func (s *Store) EventConditions(ctx context.Context) ([]store.OngoingCondition, error) {
+// OngoingConditions implements store.Events.
+func (s *Store) OngoingConditions(ctx context.Context) ([]store.OngoingCondition, error) {
 	return Collect(ctx, s.db, "event conditions", ongoingConditionTable.scan,
 		ongoingConditionTable.selectClause()+`ORDER BY account_id, kind, subject`)
 }
 
-// ChangeEventConditions implements store.Events.
-func (s *Store) ChangeEventConditions(
+// ChangeOngoingConditions implements store.Events.
+func (s *Store) ChangeOngoingConditions(
 	ctx context.Context,
 	changes []store.OngoingConditionChange,
 ) error {
@@ -214,8 +216,8 @@ func (s *Store) ChangeEventConditions(
 	})
 }
 
-// AcquireEventLease implements store.Events.
-func (s *Store) AcquireEventLease(
+// AcquireConditionLease implements store.Events.
+func (s *Store) AcquireConditionLease(
 	ctx context.Context, caller string, now, until time.Time,
 ) (bool, error) {
 	return write(ctx, s, "lead events", func(tx Tx) (bool, error) {

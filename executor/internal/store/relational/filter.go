@@ -9,9 +9,9 @@ import (
 
 // SortOrder holds the SQL clauses for a sort order of records.
 type SortOrder struct {
-	ByTimeAndID   string // ORDER BY time and ID; the database sorts rows with equal times
-	ByTime        string // ORDER BY time alone, which the database does with an index
-	afterPosition string // the condition for records after a position
+	OrderByTimeAndID string // ORDER BY time and ID; the database sorts rows with equal times
+	OrderByTime      string // ORDER BY time alone, which the database does with an index
+	afterPosition    string // the condition for records after a position
 	// idSortSign is the order of records with equal times: 1 means lowest ID first, -1 highest
 	// first.
 	idSortSign int
@@ -21,14 +21,14 @@ type SortOrder struct {
 // but it lets the database use an index.
 var (
 	NewestFirst = SortOrder{
-		afterPosition: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
-		ByTimeAndID:   ` ORDER BY e.accepted_at DESC, e.id DESC`,
-		ByTime:        ` ORDER BY e.accepted_at DESC`,
-		idSortSign:    -1,
+		afterPosition:    `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
+		OrderByTimeAndID: ` ORDER BY e.accepted_at DESC, e.id DESC`,
+		OrderByTime:      ` ORDER BY e.accepted_at DESC`,
+		idSortSign:       -1,
 	}
 	oldestFirst = SortOrder{
-		afterPosition: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
-		ByTimeAndID:   ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`,
+		afterPosition:    `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
+		OrderByTimeAndID: ` ORDER BY e.accepted_at, e.id`, OrderByTime: ` ORDER BY e.accepted_at`,
 		idSortSign: 1,
 	}
 )
@@ -40,12 +40,12 @@ func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.RecordFilter, in SortOrder,
 	after store.RecordPosition,
 ) (where Where, err error) {
-	columnPrefix, err := s.whereDelivery(ctx, what, &where, filter)
+	columnPrefix, err := s.addDeliveryConditions(ctx, what, &where, filter)
 	if err != nil {
 		return where, err
 	}
-	s.whereWorkflowAndTime(&where, filter, columnPrefix)
-	if err := s.whereOrigin(ctx, what, &where, filter, columnPrefix); err != nil {
+	s.addWorkflowAndTimeConditions(&where, filter, columnPrefix)
+	if err := s.addOriginConditions(ctx, what, &where, filter, columnPrefix); err != nil {
 		return where, err
 	}
 	switch code := StatusCode(filter.Status); {
@@ -58,10 +58,10 @@ func (s *Store) Conditions(
 	default:
 		where.Add(columnPrefix+`e.status = ?`, code)
 	}
-	if filter.Canceling {
+	if filter.OnlyCanceling {
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status IN (1, 2)`) // queued, running
 	}
-	if filter.DeadLetter {
+	if filter.OnlyDeadLetters {
 		where.Add(s.dialect.DeadLetterCondition) // the condition of the index
 	}
 	if filter.Reason != "" {
@@ -74,9 +74,11 @@ func (s *Store) Conditions(
 	return where, nil
 }
 
-// whereWorkflowAndTime adds the filter's conditions on the workflow and on the acceptance time.
-// columnPrefix is a result of whereDelivery.
-func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, columnPrefix string) {
+// addWorkflowAndTimeConditions adds the filter's conditions on the workflow and on the acceptance
+// time. columnPrefix is a result of addDeliveryConditions.
+func (s *Store) addWorkflowAndTimeConditions(
+	where *Where, filter store.RecordFilter, columnPrefix string,
+) {
 	if filter.WorkflowID != "" {
 		where.Add(
 			columnPrefix+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
@@ -89,18 +91,18 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, co
 	where.AddTimeRange(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// whereDelivery adds the filter's conditions on a delivery ID and on a prefix of one.
+// addDeliveryConditions adds the filter's conditions on a delivery ID and on a prefix of one.
 //
 // A search by delivery ID has to find two kinds of executions. If an execution's ID was computed
 // from its delivery ID, the query finds it by its ID: it looks up every execution ID that can
 // result from the delivery ID at one of the nodes. The delivery IDs of all other executions are
 // indexed, so the query looks up the delivery ID itself in that index. If there are too many nodes,
 // or if the filter has only a prefix, the query instead searches all records that match the
-// filter's workflow and time. If these are too many, whereDelivery returns ErrTooBroad.
+// filter's workflow and time. If these are too many, addDeliveryConditions returns ErrTooBroad.
 //
 // columnPrefix is the prefix for the columns of all further conditions: dialect.NoIndexColumnPrefix
 // if the planner must not use an index on them, otherwise "".
-func (s *Store) whereDelivery(
+func (s *Store) addDeliveryConditions(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter,
 ) (columnPrefix string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
@@ -149,7 +151,7 @@ func (s *Store) checkNotTooBroad(
 	ctx context.Context, what string, filter store.RecordFilter,
 ) error {
 	var where Where
-	s.whereWorkflowAndTime(&where, filter, "")
+	s.addWorkflowAndTimeConditions(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, store.MaxDeliverySearchRecords)
 	if err != nil {
 		return err

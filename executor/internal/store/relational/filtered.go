@@ -9,17 +9,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var filteredRequestsTable = table[store.FilteredRequests]{
+var filteredSummaryTable = table[store.FilteredSummary]{
 	name:    "filtered",
 	columns: "workflow_id, node_id, filtered, last_requests",
-	fields: func(f *store.FilteredRequests) []any {
+	fields: func(f *store.FilteredSummary) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
 	// AddFilteredRequests relies on this update to lock a row that already exists.
 	onConflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	backupOrder: "workflow_id, node_id",
-	partRows:    func(p *store.BackupPart) *[]store.FilteredRequests { return &p.Filtered },
+	partRows:    func(p *store.BackupPart) *[]store.FilteredSummary { return &p.Filtered },
 }
 
 // filteredRequestsField stores a list of requests as JSON.
@@ -47,28 +47,28 @@ func (f filteredRequestsField) Scan(from any) error {
 
 // AddFilteredRequests implements store.Reports.
 func (s *Store) AddFilteredRequests(
-	ctx context.Context, reportID string, at time.Time, added []store.FilteredRequests,
+	ctx context.Context, reportID string, at time.Time, added []store.FilteredSummary,
 ) error {
-	added = store.MergeFiltered(added)
-	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
+	added = store.StorableFiltered(added)
+	return s.applyReportOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
 		// This insert locks the rows until the commit, so no other transaction can change the lists
 		// that are read below.
-		if err := filteredRequestsTable.insert(ctx, tx, added); err != nil {
+		if err := filteredSummaryTable.insert(ctx, tx, added); err != nil {
 			return err
 		}
 		for _, f := range added {
-			var have store.FilteredRequests
+			var have store.FilteredSummary
 			if err := tx.Query(ctx, func(row Row) (err error) {
-				have, err = filteredRequestsTable.scan(row)
+				have, err = filteredSummaryTable.scan(row)
 				return err
-			}, filteredRequestsTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
-				f.NodeID); err != nil {
+			}, filteredSummaryTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
+				f.WorkflowID, f.NodeID); err != nil {
 				return err
 			}
 			if have.Count == f.Count { // the row is new, and was inserted as a whole
 				continue
 			}
-			last := store.MergeLatestFiltered(have.Last, f.Last)
+			last := store.NewestFiltered(have.Last, f.Last)
 			if _, err := tx.Exec(ctx,
 				`UPDATE filtered SET last_requests = ? WHERE workflow_id = ? AND node_id = ?`,
 				filteredRequestsField{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
@@ -79,16 +79,16 @@ func (s *Store) AddFilteredRequests(
 	})
 }
 
-// FilteredRequests implements store.Senders.
-func (s *Store) FilteredRequests(
+// FilteredSummary implements store.Senders.
+func (s *Store) FilteredSummary(
 	ctx context.Context,
 	workflowID, nodeID string,
-) (store.FilteredRequests, error) {
-	found, err := Collect(ctx, s.db, "filtered", filteredRequestsTable.scan,
-		filteredRequestsTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
+) (store.FilteredSummary, error) {
+	found, err := Collect(ctx, s.db, "filtered", filteredSummaryTable.scan,
+		filteredSummaryTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
 		store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
-		return store.FilteredRequests{WorkflowID: workflowID, NodeID: nodeID}, err
+		return store.FilteredSummary{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
 	return found[0], nil
 }

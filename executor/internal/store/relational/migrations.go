@@ -15,11 +15,11 @@ import (
 // version as too new, and CheckBaseline refuses theirs.
 const BaselineVersion = 100
 
-// Migrations reads a driver's migrations from the files NUMBER_NAME.sql, each of which has the
+// WithMigrations reads a driver's migrations from the files NUMBER_NAME.sql, each of which has the
 // statements of one migration and no rollback. It passes the whole text to the database, because
 // both databases accept several statements at once. goose's own parser would split the text into
 // statements, and would allocate 4 MiB for each file and direction.
-func Migrations(files fs.FS) (goose.ProviderOption, error) {
+func WithMigrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return nil, err

@@ -15,12 +15,12 @@ const (
 	maxSortedRecords = 1_000
 )
 
-// whereOrigin adds the filter's conditions on the account, the source and the node, which are part
-// of a record's origin. Reading the records in time order is slow if few of the newest records
-// belong to the account. So whereOrigin may also add a condition on the account's workflows, which
-// lets the database read only the records of these workflows. columnPrefix is a result of
-// whereDelivery.
-func (s *Store) whereOrigin(
+// addOriginConditions adds the filter's conditions on the account, the source and the node, which
+// are part of a record's origin. Reading the records in time order is slow if few of the newest
+// records belong to the account. So addOriginConditions may also add a condition on the account's
+// workflows, which lets the database read only the records of these workflows. columnPrefix is a
+// result of addDeliveryConditions.
+func (s *Store) addOriginConditions(
 	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {
 	var conditions Where
@@ -106,7 +106,7 @@ func (s *Store) fewEnoughToSort(
 ) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
-	s.whereWorkflowAndTime(&where, filter, "")
+	s.addWorkflowAndTimeConditions(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, maxSortedRecords)
 	return n <= maxSortedRecords, err
 }

@@ -58,12 +58,12 @@ func (o *OriginCache) Clear() {
 // of the result to a callback.
 type queryFunc = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
-// ByRowID returns the origins with the given row numbers. It reads origins that are not cached from
-// the database, and caches them.
-func (o *OriginCache) ByRowID(
+// LoadByRowIDs returns the origins with the given row numbers. It reads origins that are not cached
+// from the database, and caches them.
+func (o *OriginCache) LoadByRowIDs(
 	ctx context.Context, read queryFunc, numbers []int64,
 ) (map[int64]store.Origin, error) {
-	found, missing := o.findByRowIDs(numbers)
+	found, missing := o.cachedByRowIDs(numbers)
 	if len(missing) == 0 {
 		return found, nil
 	}
@@ -91,9 +91,9 @@ func (o *OriginCache) ByRowID(
 	return found, nil
 }
 
-// findByRowIDs returns the cached origins with the given numbers, and the numbers that are not
+// cachedByRowIDs returns the cached origins with the given numbers, and the numbers that are not
 // cached.
-func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origin,
+func (o *OriginCache) cachedByRowIDs(numbers []int64) (found map[int64]store.Origin,
 	missing []int64,
 ) {
 	found = make(map[int64]store.Origin)
@@ -120,7 +120,7 @@ func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origi
 func (o *OriginCache) fillOrigins(
 	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {
-	named, err := o.ByRowID(ctx, read, numbers)
+	named, err := o.LoadByRowIDs(ctx, read, numbers)
 	if err != nil {
 		return err
 	}

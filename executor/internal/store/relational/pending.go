@@ -19,7 +19,7 @@ var pendingProgressTable = table[store.PendingProgress]{
 			timeField{&e.At},
 			nullableTimeField{timeField{&e.StartedAt}},
 			&e.Error, &e.Output,
-			countField{&e.Attempt},
+			intField{&e.Attempt},
 			timeField{&keptAt},
 		}
 	},

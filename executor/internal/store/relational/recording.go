@@ -9,12 +9,12 @@ import (
 
 // Apply implements store.Recording.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.ApplyResult, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.RecoveredAside)+
+	if len(batch.NewRecords)+len(batch.Progress)+len(batch.PutAside)+len(batch.RecoveredAside)+
 		len(batch.Audit)+len(batch.Handled) == 0 {
 		return store.ApplyResult{}, nil
 	}
 	batch = batch.Sanitized()
-	if err := s.db.EnsureOrigins(ctx, "apply", batch.New); err != nil {
+	if err := s.db.EnsureOrigins(ctx, "apply", batch.NewRecords); err != nil {
 		return store.ApplyResult{}, err
 	}
 	return write(ctx, s, "apply", func(tx Tx) (store.ApplyResult, error) {
@@ -30,26 +30,28 @@ func (s *Store) apply(
 	if err != nil {
 		return applied, err
 	}
-	inserted, err := tx.InsertNew(ctx, batch.New)
+	inserted, err := tx.InsertNew(ctx, batch.NewRecords)
 	if err != nil {
 		return applied, err
 	}
-	kept, err := takePending(ctx, tx, batch.New)
+	kept, err := takePending(ctx, tx, batch.NewRecords)
 	if err != nil {
 		return applied, err
 	}
 	if err := storeAsideAndAudit(ctx, tx, batch); err != nil {
 		return applied, err
 	}
-	steps := store.OrderSteps(kept, batch.Progress)
+	steps := store.OrderProgress(kept, batch.Progress)
 	var moves []store.StateUpdate
 	if len(steps) > 0 {
-		standing, err := tx.CurrentStates(ctx, store.ProgressExecutionIDs(steps))
+		standing, err := tx.LockCurrentStates(ctx, store.ProgressExecutionIDs(steps))
 		if err != nil {
 			return applied, err
 		}
-		moves, applied.UnrecordedIDs, applied.ForeignIDs = store.ApplyProgress(standing, steps)
-		if err := s.storeCauses(ctx, tx, store.FailuresFromUpdates(standing, moves)); err != nil {
+		moves, applied.UnrecordedIDs, applied.MismatchedIDs = store.ComputeStateUpdates(standing,
+			steps)
+		failures := store.FailuresFromUpdates(standing, moves)
+		if err := s.storeFailureCauses(ctx, tx, failures); err != nil {
 			return applied, err
 		}
 	}
@@ -60,7 +62,7 @@ func (s *Store) apply(
 	}
 	applied.ChangedIDs = store.ChangedIDs(inserted, moves)
 	if mayKeepPending && len(applied.UnrecordedIDs) > 0 {
-		if applied.DroppedSteps, err = storePendingProgress(ctx, tx, batch.Progress,
+		if applied.DroppedProgress, err = storePendingProgress(ctx, tx, batch.Progress,
 			applied.UnrecordedIDs); err != nil {
 			return applied, err
 		}
@@ -89,11 +91,11 @@ func (s *Store) EndLostExecutions(
 			s.failureCause == nil || len(ended) == 0 {
 			return ended, err
 		}
-		standing, err := tx.CurrentStates(ctx, ended)
+		standing, err := tx.LockCurrentStates(ctx, ended)
 		if err != nil {
 			return nil, err
 		}
-		return ended, s.storeCauses(ctx, tx,
+		return ended, s.storeFailureCauses(ctx, tx,
 			store.LostExecutionFailures(standing, ended, at, reason))
 	})
 }

@@ -64,14 +64,14 @@ func (s *Store) list(
 	// Read one record more than requested, in the order of a time index. If the additional record
 	// has the same time as the record before it, the page ends within a group of records with equal
 	// times, and a second query sorts these by ID as well.
-	records, err := s.queryRecords(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
+	records, err := s.queryRecords(ctx, what, where.String()+in.OrderByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(records) > limit {
 		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
-			return s.queryRecords(ctx, what, where.String()+in.ByTimeAndID+` LIMIT ?`,
+			return s.queryRecords(ctx, what, where.String()+in.OrderByTimeAndID+` LIMIT ?`,
 				append(where.Args, limit)...)
 		}
 		records = records[:limit]

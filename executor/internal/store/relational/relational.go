@@ -46,7 +46,7 @@ type Tx interface {
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Insert inserts rows of values, in order. into is the table with its columns, such as "t (a,
 	// b)", and conflict is the ON CONFLICT clause. A value is a string, an int64, a []byte, a
-	// time.Time, a *time.Time (nil means NULL), a NullableTime or an ExecutionID.
+	// time.Time, a *time.Time (nil means NULL), an OptionalTime or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds counts to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
@@ -72,10 +72,10 @@ type ExecutionTx interface {
 	// with the same ID, it inserts only the first. For existing records, it updates StreamSequence
 	// as documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
-	// CurrentStates locks the records with the given IDs and returns their current states, keyed by
-	// ID.
-	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
-	// UpdateStates updates records that CurrentStates has returned.
+	// LockCurrentStates locks the records with the given IDs and returns their current states,
+	// keyed by ID.
+	LockCurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
+	// UpdateStates updates records that LockCurrentStates has returned.
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
 	// EndLostExecutions, MarkRequeued and Dismiss change records and messages as documented for the
 	// methods of store.Store with the same names, except that they store no audit entries and no
@@ -138,10 +138,10 @@ type Dialect struct {
 	// and code. Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and
 	// user_agent of the last refusal.
 	RefusalSumsQuery string
-	// SizeQuery is a query for one row with the size of the database in bytes, how many of these
+	// StatsQuery is a query for one row with the size of the database in bytes, how many of these
 	// bytes are free for new rows, the approximate number of records, and the accepted_at of the
 	// oldest record.
-	SizeQuery string
+	StatsQuery string
 }
 
 // LockKey is the key of an advisory lock. A transaction acquires its advisory locks before it locks
@@ -189,11 +189,11 @@ func New(db Database, dialect Dialect) Store {
 	return Store{Origins: new(OriginCache), db: db, dialect: dialect}
 }
 
-// Observe implements store.Store.
-func (s *Store) Observe(observer store.Observer) { s.observer = observer }
+// SetObserver implements store.Store.
+func (s *Store) SetObserver(observer store.Observer) { s.observer = observer }
 
-// SetFailureCause implements store.Events.
-func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventCause) {
+// SetFailureCauseFunc implements store.Events.
+func (s *Store) SetFailureCauseFunc(cause func(store.ExecutionFailure) *store.EventCause) {
 	s.failureCause = cause
 }
 

@@ -31,10 +31,11 @@ var appliedReportTable = table[store.AppliedReport]{
 	partRows:    func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
 }
 
-// applyOnce runs one transaction that calls apply, unless the report with this ID has already been
-// applied. If another transaction is applying the report, applyOnce waits for that transaction to
-// end. Pruning transactions wait until applyOnce has finished: see PruningLock.
-func (s *Store) applyOnce(
+// applyReportOnce runs one transaction that calls apply, unless the report with this ID has already
+// been applied. If another transaction is applying the report, applyReportOnce waits for that
+// transaction to end. Pruning transactions wait until applyReportOnce has finished: see
+// PruningLock.
+func (s *Store) applyReportOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {
 	return s.db.Write(ctx, operation, func(tx Tx) error {
@@ -69,7 +70,7 @@ func (s *Store) AddDuplicates(
 			CountedAt:   store.StoredTime(at),
 		})
 	}
-	return s.applyOnce(ctx, "add duplicates", reportID, at, func(tx Tx) error {
+	return s.applyReportOnce(ctx, "add duplicates", reportID, at, func(tx Tx) error {
 		if err := duplicateCountTable.insert(ctx, tx, rows); err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func StatusFromCode(code int64) execution.Status {
 
 // FitsShortForm reports whether a record can be inserted in short form, that is, whether every
 // column that the short form omits would be empty, as in most new records. computed is the result
-// of r.HasComputedID.
+// of r.HasIDFromDelivery.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&

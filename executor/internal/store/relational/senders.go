@@ -7,9 +7,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// senderTable is the table of sender activity, by node. In its ON CONFLICT clause, each assignment
-// reads the row as it was before the update, so the order of the assignments does not matter.
-var senderTable = table[store.SenderActivity]{
+// senderActivityTable is the table of sender activity, by node. In its ON CONFLICT clause, each
+// assignment reads the row as it was before the update, so the order of the assignments does not
+// matter.
+var senderActivityTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
@@ -41,13 +42,13 @@ var senderTable = table[store.SenderActivity]{
 	partRows:    func(p *store.BackupPart) *[]store.SenderActivity { return &p.Senders },
 }
 
-// AddSenders implements store.Reports.
-func (s *Store) AddSenders(
+// AddSenderActivity implements store.Reports.
+func (s *Store) AddSenderActivity(
 	ctx context.Context, reportID string, at time.Time, seen []store.SenderActivity,
 ) error {
-	seen = store.StorableSenders(seen)
-	return s.applyOnce(ctx, "add senders", reportID, at, func(tx Tx) error {
-		return senderTable.insert(ctx, tx, seen)
+	seen = store.StorableSenderActivity(seen)
+	return s.applyReportOnce(ctx, "add senders", reportID, at, func(tx Tx) error {
+		return senderActivityTable.insert(ctx, tx, seen)
 	})
 }
 
@@ -59,8 +60,8 @@ func (s *Store) SenderActivity(
 		ctx,
 		s.db,
 		"sender seen",
-		senderTable.scan,
-		senderTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
+		senderActivityTable.scan,
+		senderActivityTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
 		store.SanitizeText(workflowID),
 		store.SanitizeText(nodeID),
 	)
@@ -72,8 +73,8 @@ func (s *Store) SenderActivity(
 
 // RefusedSenders implements store.Senders.
 func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderActivity, error) {
-	return Collect(ctx, s.db, "senders refused", senderTable.scan,
-		senderTable.selectClause()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
+	return Collect(ctx, s.db, "senders refused", senderActivityTable.scan,
+		senderActivityTable.selectClause()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }
 
 // ForgetSender implements store.Senders.
@@ -85,9 +86,9 @@ func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) err
 	})
 }
 
-// ForgetWorkflow implements store.Senders. The transactions that add reports lock the rows in a
-// different order, so ForgetWorkflow acquires a lock that makes them wait.
-func (s *Store) ForgetWorkflow(ctx context.Context, workflowID string) error {
+// ForgetWorkflowReports implements store.Senders. The transactions that add reports lock the rows
+// in a different order, so ForgetWorkflowReports acquires a lock that makes them wait.
+func (s *Store) ForgetWorkflowReports(ctx context.Context, workflowID string) error {
 	return s.db.Write(ctx, "forget workflow", func(tx Tx) error {
 		if err := tx.Lock(ctx, PruningLock, true); err != nil {
 			return err

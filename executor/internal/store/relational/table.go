@@ -88,14 +88,14 @@ func (m timeField) Scan(from any) error {
 	return nil
 }
 
-// countField is a field for an integer column, which pgx returns as an int32 and SQLite as an
+// intField is a field for an integer column, which pgx returns as an int32 and SQLite as an
 // int64.
-type countField struct{ n *int }
+type intField struct{ n *int }
 
-func (c countField) value() any { return int64(*c.n) }
+func (c intField) value() any { return int64(*c.n) }
 
 // Scan implements sql.Scanner.
-func (c countField) Scan(from any) error {
+func (c intField) Scan(from any) error {
 	switch v := from.(type) {
 	case int64:
 		*c.n = int(v)
@@ -118,15 +118,15 @@ func (o nullableTimeField) value() any {
 	return &at
 }
 
-// NullableTime is a time argument whose zero value means "never". Drivers store the zero value as
+// OptionalTime is a time argument whose zero value means "never". Drivers store the zero value as
 // NULL in PostgreSQL, and as 0 in SQLite, where the column is not nullable.
-type NullableTime time.Time
+type OptionalTime time.Time
 
 // optionalTimeField is a field for a time column in which the zero time means never: see
-// NullableTime.
+// OptionalTime.
 type optionalTimeField struct{ timeField }
 
-func (o optionalTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }
+func (o optionalTimeField) value() any { return OptionalTime(store.StoredTime(*o.at)) }
 
 // Scan implements sql.Scanner.
 func (o optionalTimeField) Scan(from any) error {

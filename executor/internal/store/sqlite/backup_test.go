@@ -26,7 +26,7 @@ func TestBackupOfEveryTable(t *testing.T) {
 		defer func() { _ = s.Close() }()
 		stores[i] = s
 	}
-	storetest.RunBackupOfEveryTable(t, stores[0], stores[1],
+	storetest.TestBackupOfEveryTable(t, stores[0], stores[1],
 		func(t *testing.T) (from, to map[string]int) {
 			t.Helper()
 			return countRows(t, paths[0]), countRows(t, paths[1])

@@ -33,7 +33,7 @@ var dialect = relational.Dialect{
 	// The number of records is estimated from the lowest and the highest seq. Because records are
 	// deleted oldest first, few numbers between these two are unused. Each subquery reads only one
 	// end of an index.
-	SizeQuery: `SELECT page_count * page_size, freelist_count * page_size,
+	StatsQuery: `SELECT page_count * page_size, freelist_count * page_size,
 		coalesce((SELECT max(seq) FROM executions) - (SELECT min(seq) FROM executions) + 1, 0),
 		(SELECT min(accepted_at) FROM executions)
 		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
@@ -65,7 +65,7 @@ func encodeValue(value any) any {
 			return nil
 		}
 		return v.UnixMicro()
-	case relational.NullableTime:
+	case relational.OptionalTime:
 		if time.Time(v).IsZero() {
 			return int64(0)
 		}

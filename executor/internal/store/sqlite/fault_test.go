@@ -37,7 +37,7 @@ const (
 // what, which describes the case.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
-	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	_, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{r}})
 	got := theProgram
 	switch {
 	case err == nil:

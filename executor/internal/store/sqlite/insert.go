@@ -26,7 +26,7 @@ type inserter struct {
 }
 
 var (
-	shortColumnsInserter = inserter{shortFormColumns, shortColumnCount, appendShortColumns}
+	shortColumnsInserter = inserter{shortFormColumns, shortColumnCount, appendShortFormColumns}
 	allColumnsInserter   = inserter{fullFormColumns, fullFormColumnCount, appendFullFormColumns}
 )
 
@@ -104,7 +104,7 @@ func insertRecords(
 		if err != nil {
 			return 0, err
 		}
-		computed := r.HasComputedID()
+		computed := r.HasIDFromDelivery()
 		if relational.FitsShortForm(r, computed) {
 			shorts = shortColumnsInserter.append(shorts, r, numbers, computed)
 		} else {
@@ -164,5 +164,5 @@ func filterInserted(
 	}, `SELECT id FROM executions WHERE seq > ?`, last); err != nil {
 		return nil, err
 	}
-	return store.SelectInserted(records, fresh), nil
+	return store.TakeInserted(records, fresh), nil
 }

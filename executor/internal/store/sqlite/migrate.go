@@ -37,7 +37,7 @@ func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {
 			return 0, err
 		}
 		if before >= known {
-			return known, checkSchema(ctx, db, known)
+			return known, checkSchemaVersion(ctx, db, known)
 		}
 		_, failure := provider.Up(ctx)
 		after, _, err := provider.GetVersions(ctx)
@@ -47,9 +47,9 @@ func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {
 	}
 }
 
-// checkSchema returns an error if the tables have a newer schema version than this program
+// checkSchemaVersion returns an error if the tables have a newer schema version than this program
 // supports.
-func checkSchema(ctx context.Context, db interface {
+func checkSchemaVersion(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, supported int64,
 ) error {
@@ -57,7 +57,7 @@ func checkSchema(ctx context.Context, db interface {
 	if err := db.QueryRowContext(ctx, relational.SelectSchemaVersion).Scan(&version); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
-	return relational.CheckSchema(version, supported)
+	return relational.CheckSchemaVersion(version, supported)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {
@@ -65,7 +65,7 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := relational.Migrations(files)
+	all, err := relational.WithMigrations(files)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{someRecord()}}); err != nil {
+	if _, err := s.Apply(t.Context(),
+		store.Batch{NewRecords: []store.Record{someRecord()}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]fs.FileMode{
@@ -127,7 +128,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+	db, err := sql.Open("sqlite", dataSourceName(path, "_txlock", "immediate"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,8 @@ func TestApplySurvivesCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{someRecord()}}); err != nil {
+	if _, err := s.Apply(t.Context(),
+		store.Batch{NewRecords: []store.Record{someRecord()}}); err != nil {
 		t.Fatal(err)
 	}
 	found := t.TempDir()
@@ -217,7 +219,7 @@ func TestConnectionsSyncEveryCommitAndReadersCannotWrite(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
-	storetest.RunNewerSchema(t, func(t *testing.T) store.Store {
+	storetest.TestNewerSchema(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := Open(t.Context(), path)
 		if err != nil {
@@ -227,7 +229,7 @@ func TestNewerSchema(t *testing.T) {
 		return s
 	}, func(t *testing.T, statement string) {
 		t.Helper()
-		db, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+		db, err := sql.Open("sqlite", dataSourceName(path, "_txlock", "immediate"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepareFile creates the database file and its folder, and returns the file's absolute path. Only
+// ensureFile creates the database file and its folder, and returns the file's absolute path. Only
 // the owner can access the file, and SQLite creates the accompanying files with the same mode. The
-// errors of prepareFile contain the path. Without prepareFile, an operator would see only SQLite's
+// errors of ensureFile contain the path. Without ensureFile, an operator would see only SQLite's
 // message "unable to open database file (14)".
-func prepareFile(path string) (absolute string, err error) {
+func ensureFile(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
 	}
@@ -52,10 +52,10 @@ func withoutPath(err error) error {
 	return err
 }
 
-// dataSource returns the driver's data source name for the file. It contains the settings that
+// dataSourceName returns the driver's data source name for the file. It contains the settings that
 // every connection needs, and the additional settings in further, a list of alternating keys and
 // values. The path is escaped, because it may contain ? and %.
-func dataSource(path string, further ...string) string {
+func dataSourceName(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",

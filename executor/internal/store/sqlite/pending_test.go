@@ -24,7 +24,7 @@ func TestEarlyProgressIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	storetest.RunPendingLimit(t, s, func() {
+	storetest.TestPendingLimit(t, s, func() {
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
 			t.Fatal(err)

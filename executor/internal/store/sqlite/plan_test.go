@@ -25,7 +25,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	if err := storetest.Fill(t.Context(), s, 1_001); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
+	if _, err := storetest.AddAccountRecords(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	after := store.RecordPosition{AcceptedAt: time.Unix(5, 0), ID: execution.IDForRequeue("a")}
@@ -58,8 +58,8 @@ func TestListUsesItsIndex(t *testing.T) {
 		},
 		{store.RecordFilter{Status: execution.Failed}, "executions_trouble"},
 		{store.RecordFilter{Status: execution.Rejected}, "executions_trouble"},
-		{store.RecordFilter{DeadLetter: true}, "executions_dead_letters"},
-		{store.RecordFilter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
+		{store.RecordFilter{OnlyDeadLetters: true}, "executions_dead_letters"},
+		{store.RecordFilter{OnlyDeadLetters: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
 		for _, position := range []store.RecordPosition{{}, after} {
 			where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst,
@@ -68,15 +68,15 @@ func TestListUsesItsIndex(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, by := range []string{
-				relational.NewestFirst.ByTime,
-				relational.NewestFirst.ByTimeAndID,
+				relational.NewestFirst.OrderByTime,
+				relational.NewestFirst.OrderByTimeAndID,
 			} {
 				text, err := s.plan(t.Context(),
 					relational.SelectRecords+where.String()+by+` LIMIT 50`, where.Args)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if by == relational.NewestFirst.ByTimeAndID {
+				if by == relational.NewestFirst.OrderByTimeAndID {
 					text = strings.ReplaceAll(text, "TEMP B-TREE FOR LAST TERM", "")
 				}
 				if !strings.Contains(text, "USING INDEX "+c.index+" ") &&
@@ -98,7 +98,7 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
+	if _, err := storetest.AddAccountRecords(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	where, err := s.Conditions(t.Context(), "list",
@@ -108,7 +108,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := s.plan(t.Context(),
-		relational.SelectRecords+where.String()+relational.NewestFirst.ByTimeAndID+` LIMIT 50`, where.Args)
+		relational.SelectRecords+where.String()+
+			relational.NewestFirst.OrderByTimeAndID+` LIMIT 50`, where.Args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,8 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := s.plan(t.Context(),
-			relational.SelectRecords+where.String()+relational.NewestFirst.ByTimeAndID+` LIMIT 50`,
+			relational.SelectRecords+where.String()+
+				relational.NewestFirst.OrderByTimeAndID+` LIMIT 50`,
 			where.Args)
 		if err != nil {
 			t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return s.withReadConns(ctx, what, func() error {
+	return s.runRead(ctx, what, func() error {
 		return eachRow(ctx, s.reader, row, query, encodeArgs(args)...)
 	})
 }
 
-// withReadConns runs the callback do, which must only read and must use s.reader. Close waits until
+// runRead runs the callback do, which must only read and must use s.reader. Close waits until
 // the callback has returned.
-func (s *Store) withReadConns(ctx context.Context, what string, do func() error) error {
-	s.inFlight.RLock()
-	defer s.inFlight.RUnlock()
+func (s *Store) runRead(ctx context.Context, what string, do func() error) error {
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
 	began := time.Now()
 	return s.FinishOperation(ctx, what, began, do())
 }

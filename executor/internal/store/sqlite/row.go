@@ -19,8 +19,8 @@ const (
 	fullFormColumnCount = 21
 )
 
-// appendShortColumns appends the values that r has in shortFormColumns to values.
-func appendShortColumns(
+// appendShortFormColumns appends the values that r has in shortFormColumns to values.
+func appendShortFormColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
 	content := any(r.ContentType)
@@ -45,7 +45,7 @@ func appendFullFormColumns(
 	if computedID {
 		other = ""
 	}
-	return append(appendShortColumns(values, r, numbers, computedID), textOrNull(other),
+	return append(appendShortFormColumns(values, r, numbers, computedID), textOrNull(other),
 		textOrNull(r.RerunOf), textOrNull(r.ReplayOf), textOrNull(r.RequeuedAs),
 		nullableMicros(r.DismissedAt), microsBetween(r.AcceptedAt, r.StartedAt),
 		microsBetween(r.AcceptedAt, r.FinishedAt), textOrNull(r.Error), blobOrNull(r.Output),

@@ -32,14 +32,14 @@ type Store struct {
 
 	// writer has a single connection: SQLite allows one writer at a time, and waiting for the
 	// connection is cheaper than polling a busy database.
-	writer *sql.DB
-	reader *sql.DB // refuses writes
-	schema int64   // the schema version that this program uses
-	folder string  // the folder that contains the file
+	writer        *sql.DB
+	reader        *sql.DB // refuses writes
+	schemaVersion int64   // the schema version that this program uses
+	folder        string  // the folder that contains the file
 
-	// inFlight is read-locked by every operation in progress. Close write-locks it, and so waits
+	// closeMu is read-locked by every operation in progress. Close write-locks it, and so waits
 	// until these operations have finished.
-	inFlight sync.RWMutex
+	closeMu sync.RWMutex
 }
 
 var _ store.Store = (*Store)(nil)
@@ -47,7 +47,7 @@ var _ store.Store = (*Store)(nil)
 // Open opens the database at path, creating the file and its folder if they do not exist, and
 // migrates its tables.
 func Open(ctx context.Context, path string) (*Store, error) {
-	absolute, err := prepareFile(path)
+	absolute, err := ensureFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 }
 
 func open(ctx context.Context, path string) (*Store, error) {
-	writer, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+	writer, err := sql.Open("sqlite", dataSourceName(path, "_txlock", "immediate"))
 	if err != nil {
 		return nil, err
 	}
@@ -73,25 +73,25 @@ func open(ctx context.Context, path string) (*Store, error) {
 		_ = writer.Close()
 		return nil, err
 	}
-	reader, err := sql.Open("sqlite", dataSource(path, "_pragma", "query_only(1)"))
+	reader, err := sql.Open("sqlite", dataSourceName(path, "_pragma", "query_only(1)"))
 	if err != nil {
 		_ = writer.Close()
 		return nil, err
 	}
 	reader.SetMaxOpenConns(readPoolSize)
 	reader.SetMaxIdleConns(readPoolSize)
-	s := &Store{writer: writer, reader: reader, schema: schema, folder: filepath.Dir(path)}
+	s := &Store{writer: writer, reader: reader, schemaVersion: schema, folder: filepath.Dir(path)}
 	s.Store = relational.New(s, dialect)
 	return s, nil
 }
 
 // Ping implements store.Database.
 func (s *Store) Ping(ctx context.Context) error {
-	s.inFlight.RLock()
-	defer s.inFlight.RUnlock()
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
 	// PingContext would show only that a connection is in the pool, so run a query.
 	var result int
-	err := checkSchema(ctx, s.reader, s.schema)
+	err := checkSchemaVersion(ctx, s.reader, s.schemaVersion)
 	if err == nil {
 		err = s.reader.QueryRowContext(ctx,
 			`SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&result)
@@ -102,12 +102,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Schema implements store.Database.
-func (s *Store) Schema() int64 { return s.schema }
+// SupportedSchemaVersion implements store.Database.
+func (s *Store) SupportedSchemaVersion() int64 { return s.schemaVersion }
 
-// Size implements store.Database.
-func (s *Store) Size(ctx context.Context) (store.Size, error) {
-	size, err := s.Store.Size(ctx)
+// Stats implements store.Database.
+func (s *Store) Stats(ctx context.Context) (store.DatabaseStats, error) {
+	size, err := s.Store.Stats(ctx)
 	if err == nil {
 		size.FreeBytes = freeBytes(s.folder)
 	}
@@ -120,8 +120,8 @@ func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.
 func (s *Store) Close() error {
-	s.inFlight.Lock()
-	defer s.inFlight.Unlock()
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
 	// Close the writer last: it merges the WAL into the file if no other process has the file open.
 	readerErr := s.reader.Close()
 	if err := s.writer.Close(); err != nil {

@@ -12,7 +12,7 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store {
+	storetest.TestStore(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 		if err != nil {
@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 
 func TestContractShared(t *testing.T) {
 	t.Parallel()
-	storetest.RunSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
+	storetest.TestSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "hookstart.db")
 		return func(ctx context.Context) (store.Store, error) { return sqlite.Open(ctx, path) }
@@ -33,7 +33,7 @@ func TestContractShared(t *testing.T) {
 
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	storetest.RunBackup(t, func(t *testing.T) store.Store {
+	storetest.TestBackup(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 		if err != nil {

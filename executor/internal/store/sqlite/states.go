@@ -45,8 +45,8 @@ func execEach[T any](
 	return nil
 }
 
-// CurrentStates implements relational.Tx.
-func (tx *transaction) CurrentStates(
+// LockCurrentStates implements relational.Tx.
+func (tx *transaction) LockCurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
 	standing := make(map[string]store.CurrentState, len(ids))

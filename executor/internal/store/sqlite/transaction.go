@@ -25,11 +25,11 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 // write runs one transaction that writes. It also caches the origins that the transaction has
 // added.
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
-	s.inFlight.RLock()
-	defer s.inFlight.RUnlock()
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
 	began, known := time.Now(), &originLookup{cache: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
-		if err := checkSchema(ctx, tx, s.schema); err != nil {
+		if err := checkSchemaVersion(ctx, tx, s.schemaVersion); err != nil {
 			// The schema version stays the same until this transaction ends, because no other
 			// process can migrate the tables before that.
 			return err
@@ -59,7 +59,7 @@ type transaction struct {
 	*sql.Tx
 
 	origins *originLookup
-	rowIDs  map[string]int64 // the row numbers of the records returned by CurrentStates
+	rowIDs  map[string]int64 // the row numbers of the records returned by LockCurrentStates
 }
 
 // Exec implements relational.Tx.
@@ -112,8 +112,8 @@ func (tx *transaction) Lock(context.Context, relational.LockKey, bool) error { r
 func (s *Store) Snapshot(
 	ctx context.Context, operation string, do func(relational.Snapshot) error,
 ) error {
-	s.inFlight.RLock()
-	defer s.inFlight.RUnlock()
+	s.closeMu.RLock()
+	defer s.closeMu.RUnlock()
 	began := time.Now()
 	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {

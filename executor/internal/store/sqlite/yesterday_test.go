@@ -40,5 +40,5 @@ func TestYesterdaysDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	storetest.RunFirstReleaseSchema(t, s)
+	storetest.TestFirstReleaseSchema(t, s)
 }

@@ -82,7 +82,7 @@ var asideMessageTests = map[string]func(*testing.T, store.Store){
 		}
 		for range 2 { // the second time, nothing changes
 			applyBatch(t, s, store.Batch{
-				New:            []store.Record{nthRecord(1)},
+				NewRecords:     []store.Record{nthRecord(1)},
 				RecoveredAside: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
 			})
 			wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))

@@ -81,14 +81,14 @@ var auditTests = map[string]func(*testing.T, store.Store){
 	},
 	"an entry of a batch is there with its record, once": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
-			New:   []store.Record{nthRecord(1)},
-			Audit: []store.AuditEntry{nthAuditEntry(2, "a", "w"), nthAuditEntry(1, "a", "w")},
+			NewRecords: []store.Record{nthRecord(1)},
+			Audit:      []store.AuditEntry{nthAuditEntry(2, "a", "w"), nthAuditEntry(1, "a", "w")},
 		}
 		applyBatch(t, s, batch)
 		other := nthAuditEntry(2, "b", "other")
 		applyBatch(t, s, store.Batch{
-			New:   batch.New,
-			Audit: []store.AuditEntry{other, nthAuditEntry(1, "a", "w")},
+			NewRecords: batch.NewRecords,
+			Audit:      []store.AuditEntry{other, nthAuditEntry(1, "a", "w")},
 		})
 		got, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
 		if err != nil || len(got) != 2 || got[0] != nthAuditEntry(2, "a", "w") ||
@@ -98,8 +98,8 @@ var auditTests = map[string]func(*testing.T, store.Store){
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Apply(ended, store.Batch{
-			New:   []store.Record{nthRecord(3)},
-			Audit: []store.AuditEntry{nthAuditEntry(3, "a", "w")},
+			NewRecords: []store.Record{nthRecord(3)},
+			Audit:      []store.AuditEntry{nthAuditEntry(3, "a", "w")},
 		}); err == nil {
 			t.Error("a batch whose time is up was recorded")
 		}

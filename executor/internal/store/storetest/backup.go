@@ -14,18 +14,18 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup tests that a backup of one store can be restored into another. open returns a store
-// with an empty database, which RunBackup closes.
-func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
+// TestBackup tests that a backup of one store can be restored into another. open returns a store
+// with an empty database, which TestBackup closes.
+func TestBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
 		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
-		wantEmpty(t, from, true)
+		wantIsEmpty(t, from, true)
 		addRowsOfEveryKind(t, from)
-		wantEmpty(t, from, false)
+		wantIsEmpty(t, from, false)
 		parts := backUp(t, from)
 		restore(t, to, parts)
-		wantEmpty(t, to, false)
+		wantIsEmpty(t, to, false)
 		wantParts(t, backUp(t, to), parts)
 		for _, n := range []int{1, 2, 1200} {
 			wantRecord(t, getRecord(t, to, nthID(n)), getRecord(t, from, nthID(n)))
@@ -37,11 +37,11 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		// The restored store knows that the report has been applied, so AddDuplicates has no
 		// effect. A step of record 7000 is pending, and is applied when the record arrives.
 		addDuplicates(t, to, "report", epoch, map[string]int64{nthID(2): 3})
-		applyBatch(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
+		applyBatch(t, to, store.Batch{NewRecords: []store.Record{nthRecord(7000)}})
 		if got := getRecord(t, to, nthID(7000)); got.Status != execution.Running {
 			t.Errorf("the pending step is not applied: %+v", got)
 		}
-		wantSender(t, to, fullSenderActivity())
+		wantSenderActivity(t, to, fullSenderActivity())
 		if got := getRecord(t, to, nthID(2)); got.Duplicates != 3 {
 			t.Errorf("%d duplicates", got.Duplicates)
 		}
@@ -85,10 +85,10 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// RunBackupOfEveryTable backs up one store (from) and restores the backup into another (to). Every
+// TestBackupOfEveryTable backs up one store (from) and restores the backup into another (to). Every
 // table except those in tablesNotInBackups must then have the same number of rows in both. rows
 // returns these numbers for the databases of both stores, by table name.
-func RunBackupOfEveryTable(
+func TestBackupOfEveryTable(
 	t *testing.T, from, to store.Store, rows func(t *testing.T) (from, to map[string]int),
 ) {
 	t.Helper()
@@ -146,12 +146,12 @@ func addRowsOfEveryKind(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	addAudit(t, s, nthAuditEntry(1, "a", "w"), nthAuditEntry(2, "b", "v"))
-	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderActivity{
+	if err := s.AddSenderActivity(t.Context(), "senders", epoch, []store.SenderActivity{
 		fullSenderActivity(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddFilteredRequests(t.Context(), "filtered", epoch, []store.FilteredRequests{
+	if err := s.AddFilteredRequests(t.Context(), "filtered", epoch, []store.FilteredSummary{
 		{
 			WorkflowID: "wf",
 			NodeID:     "node",
@@ -182,7 +182,7 @@ func fullSenderActivity() store.SenderActivity {
 	}
 }
 
-func wantSender(t *testing.T, s store.Store, want store.SenderActivity) {
+func wantSenderActivity(t *testing.T, s store.Store, want store.SenderActivity) {
 	t.Helper()
 	if got, err := s.SenderActivity(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
 		got != want {
@@ -270,7 +270,7 @@ func wantParts(t *testing.T, got, want []string) {
 	}
 }
 
-func wantEmpty(t *testing.T, s store.Store, want bool) {
+func wantIsEmpty(t *testing.T, s store.Store, want bool) {
 	t.Helper()
 	if empty, err := s.IsEmpty(t.Context()); err != nil || empty != want {
 		t.Fatal(fmt.Sprintf("empty: %v, want %v:", empty, want), err)

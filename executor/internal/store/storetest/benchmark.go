@@ -39,7 +39,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	for first := 1; first <= n; first += 5_000 {
 		var batch store.Batch
 		for i := first; i < first+5_000 && i <= n; i++ {
-			batch.New = append(batch.New, nthFilledRecord(i))
+			batch.NewRecords = append(batch.NewRecords, nthFilledRecord(i))
 		}
 		if _, err := s.Apply(ctx, batch); err != nil {
 			return err
@@ -48,7 +48,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// The accounts whose records FillAccounts adds. Each name says which workflows or nodes the
+// The accounts whose records AddAccountRecords adds. Each name says which workflows or nodes the
 // account's records belong to.
 const (
 	AccountOneWorkflow   = "of one workflow"
@@ -57,11 +57,11 @@ const (
 	AccountManyNodes     = "of many nodes"
 )
 
-// FillAccounts adds the records of four accounts to a store that Fill has filled, and returns them,
-// oldest first. Some are older than the records of Fill. The others are newer: one for each of
-// 1,001 trigger nodes, which is one more than the number of origins that a query lists
+// AddAccountRecords adds the records of four accounts to a store that Fill has filled, and returns
+// them, oldest first. Some are older than the records of Fill. The others are newer: one for each
+// of 1,001 trigger nodes, which is one more than the number of origins that a query lists
 // individually.
-func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
+func AddAccountRecords(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
 		n := len(all)
@@ -84,7 +84,7 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	for i := range 1_001 {
 		add(1, AccountManyNodes, []string{"large", "moved"}[i%2], fmt.Sprint("node-", i))
 	}
-	_, err := s.Apply(ctx, store.Batch{New: all})
+	_, err := s.Apply(ctx, store.Batch{NewRecords: all})
 	return all, err
 }
 
@@ -218,7 +218,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 			used.start(target)
 			b.StartTimer()
 			start := time.Now()
-			if _, err := target.Store.Apply(b.Context(), store.Batch{New: records}); err != nil {
+			if _, err := target.Store.Apply(b.Context(),
+				store.Batch{NewRecords: records}); err != nil {
 				b.Fatal(err)
 			}
 			applying += time.Since(start)
@@ -262,7 +263,7 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 			b.StopTimer()
 			used.start(target)
 			b.StartTimer()
-			for _, batch := range []store.Batch{{New: records}, begin, end} {
+			for _, batch := range []store.Batch{{NewRecords: records}, begin, end} {
 				if _, err := target.Store.Apply(b.Context(), batch); err != nil {
 					b.Fatal(err)
 				}

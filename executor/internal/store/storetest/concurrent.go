@@ -25,7 +25,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 				order := rand.Perm(len(all)) // #nosec G404 -- a test's order
 				var batch store.Batch
 				for _, i := range order[:250] {
-					batch.New = append(batch.New, all[i])
+					batch.NewRecords = append(batch.NewRecords, all[i])
 				}
 				applied, err := s.Apply(t.Context(), batch)
 				if err != nil {
@@ -76,7 +76,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			for i := range 20 {
 				if worker == 0 {
 					if _, err := s.Apply(t.Context(),
-						store.Batch{New: nRecords(20 * (i + 1))}); err != nil {
+						store.Batch{NewRecords: nRecords(20 * (i + 1))}); err != nil {
 						return err
 					}
 					continue
@@ -117,7 +117,7 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 			for start := 0; start < n; start += 75 {
 				var fresh, steps, aside store.Batch
 				for _, i := range order[start : start+75] {
-					fresh.New = append(fresh.New, nthRecord(i))
+					fresh.NewRecords = append(fresh.NewRecords, nthRecord(i))
 					steps.Progress = append(steps.Progress, runningProgress(i, epoch),
 						succeededProgress(i, epoch, "1"))
 					//nolint:gosec // positive
@@ -135,7 +135,7 @@ func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 				// This batch repeats the records and messages of the previous batch, and adds
 				// steps. 20 of the steps belong to random records, which other workers may be
 				// inserting at the same time.
-				steps.New, steps.PutAside = fresh.New, fresh.PutAside
+				steps.NewRecords, steps.PutAside = fresh.NewRecords, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.
 					steps.Progress = append(steps.Progress, runningProgress(rand.IntN(n), epoch))

@@ -18,8 +18,8 @@ var contextTests = map[string]func(*testing.T, store.Store){
 		calls := map[string]func() error{
 			"Apply": func() error {
 				_, err := s.Apply(ctx, store.Batch{
-					New:      []store.Record{nthRecord(2)},
-					Progress: []execution.Progress{runningProgress(1, epoch)},
+					NewRecords: []store.Record{nthRecord(2)},
+					Progress:   []execution.Progress{runningProgress(1, epoch)},
 				})
 				return err
 			},
@@ -94,7 +94,7 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				records := nRecords(n, func(i int, r *store.Record) {
 					r.ID, r.WorkflowID = nthID(round*n+i), nthID(round)
 				})
-				_, err := s.Apply(ctx, store.Batch{New: records})
+				_, err := s.Apply(ctx, store.Batch{NewRecords: records})
 				done <- err
 			}()
 			for range 1 << (3 * round) { // the context is canceled later in each round

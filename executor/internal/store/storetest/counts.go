@@ -109,7 +109,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			Count: 3,
 			Last:  nthMinuteRefusals("a", "", 0, 30, 0).Last,
 		})
-		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "refused:token_invalid", 3))
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(0, "refused:token_invalid", 3))
 	},
 	"one key twice in a report": func(t *testing.T, s store.Store) {
 		addRefusals(t, s, "report", nthMinuteRefusals("a", "rate_limited", 0, 40, 1),
@@ -119,7 +119,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			Count: 3,
 			Last:  nthMinuteRefusals("a", "", 0, 40, 0).Last,
 		})
-		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "refused:rate_limited", 3))
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(0, "refused:rate_limited", 3))
 	},
 	"hostile texts": func(t *testing.T, s store.Store) {
 		r := nthMinuteRefusals("a", "token_invalid", 0, 1, 1)
@@ -151,12 +151,12 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		// The records are one second apart, and the first one is 0.123 seconds after the start of
 		// the first minute. So the first minute has 60 records and the second has 40. Two of the
 		// first 60 do not count as accepted: the rerun and the rejection.
-		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "accepted", 58),
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(0, "accepted", 58),
 			nthMinuteCount(0, "deduplicated", 5),
 			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
 			nthMinuteCount(1, "refused:not_found", 1),
 			nthMinuteCount(1, "refused:token_invalid", 7))
-		wantMinutes(t, s, epochMinute.Add(90*time.Second),
+		wantMinuteCounts(t, s, epochMinute.Add(90*time.Second),
 			nthMinuteCount(1, "accepted", 40), nthMinuteCount(1, "deduplicated", 1),
 			nthMinuteCount(1, "refused:not_found", 1),
 			nthMinuteCount(1, "refused:token_invalid", 7))
@@ -200,7 +200,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			t.Fatal(err)
 		}
 		addRefusals(t, s, "r", nthMinuteRefusals("c", "token_invalid", 11, 0, 1))
-		wantMinutes(t, s, epochMinute, nthMinuteCount(11, "refused:token_invalid", 1))
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(11, "refused:token_invalid", 1))
 	},
 	"reports and batches at the same time": func(t *testing.T, s store.Store) {
 		const workers, rounds = 4, 10
@@ -208,8 +208,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			for n := range rounds {
 				batch := store.Batch{}
 				for i := range 20 {
-					batch.New = append(batch.New, nthRecord((worker*rounds+n)*20+i))
-					batch.New[i].AcceptedAt = epoch
+					batch.NewRecords = append(batch.NewRecords, nthRecord((worker*rounds+n)*20+i))
+					batch.NewRecords[i].AcceptedAt = epoch
 				}
 				if _, err := s.Apply(t.Context(), batch); err != nil {
 					return err
@@ -231,7 +231,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			}
 			return nil
 		})
-		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "accepted", workers*rounds*20),
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(0, "accepted", workers*rounds*20),
 			nthMinuteCount(0, "refused:token_invalid", workers/2*rounds*20))
 	},
 }
@@ -258,7 +258,7 @@ func wantRefusals(
 	}
 }
 
-func wantMinutes(t *testing.T, s store.Store, since time.Time, want ...store.MinuteCount) {
+func wantMinuteCounts(t *testing.T, s store.Store, since time.Time, want ...store.MinuteCount) {
 	t.Helper()
 	got, err := s.MinuteCounts(t.Context(), since)
 	if err != nil || !slices.Equal(got, want) {

@@ -76,7 +76,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		// A redelivered start message and a late progress report change neither the status of the
 		// failed execution nor its RequeuedAs.
 		applyBatch(t, s, store.Batch{
-			New: []store.Record{records[1]},
+			NewRecords: []store.Record{records[1]},
 			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
 				epoch, ""))},
 		})

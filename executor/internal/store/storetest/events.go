@@ -94,7 +94,7 @@ func wantHasCauses(t *testing.T, s store.Store, want bool) {
 
 var eventTests = map[string]func(*testing.T, store.Store){
 	"a failure is a cause once, whatever ends it": func(t *testing.T, s store.Store) {
-		s.SetFailureCause(failureCause)
+		s.SetFailureCauseFunc(failureCause)
 		silent := nthRecord(5)
 		silent.WorkflowID = "silent"
 		applyBatch(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch.Add(4),
@@ -143,7 +143,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"causes of some groups are left out": func(t *testing.T, s store.Store) {
-		s.SetFailureCause(failureCause)
+		s.SetFailureCauseFunc(failureCause)
 		other := nthRecord(2)
 		other.AccountID = "other"
 		applyNewRecords(t, s, nthRecord(1), other)
@@ -181,7 +181,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	"a cause becomes one event, kept for a while after publication": func(
 		t *testing.T, s store.Store,
 	) {
-		s.SetFailureCause(failureCause)
+		s.SetFailureCauseFunc(failureCause)
 		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
 		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{failedProgress(1, epoch, "one"), failedProgress(2,
@@ -254,14 +254,14 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				}
 			}
 			c.Since = c.Since.Add(time.Duration(number) * time.Hour)
-			if err := s.ChangeEventConditions(t.Context(),
+			if err := s.ChangeOngoingConditions(t.Context(),
 				[]store.OngoingConditionChange{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		want := func(open []store.OngoingCondition, causes ...string) {
 			t.Helper()
-			if got, err := s.EventConditions(t.Context()); err != nil ||
+			if got, err := s.OngoingConditions(t.Context()); err != nil ||
 				!reflect.DeepEqual(got, open) {
 				t.Errorf("%+v, %v; want %+v", got, err, open)
 			}
@@ -283,7 +283,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		want(nil, "cause 0", "cause 2")
 		change(0, false, false)
 		want([]store.OngoingCondition{condition}, "cause 0", "cause 2")
-		if err := s.ChangeEventConditions(t.Context(), nil); err != nil {
+		if err := s.ChangeOngoingConditions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -298,7 +298,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				"b", 31, 51, true,
 			}, {"a", 32, 52, false},
 		} {
-			if got, err := s.AcquireEventLease(t.Context(), step.caller, at(step.now),
+			if got, err := s.AcquireConditionLease(t.Context(), step.caller, at(step.now),
 				at(step.until)); err != nil || got != step.want {
 				t.Errorf("step %d: %v, %v", i, got, err)
 			}
@@ -312,7 +312,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			RefusedCode: "signature_invalid",
 			Refused:     1,
 		}
-		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderActivity{
+		if err := s.AddSenderActivity(t.Context(), "one", epoch, []store.SenderActivity{
 			{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused,
 		}); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ var filteredRequestTests = map[string]func(*testing.T, store.Store){
 			}
 			return all
 		}
-		add := func(report string, filtered ...store.FilteredRequests) {
+		add := func(report string, filtered ...store.FilteredSummary) {
 			t.Helper()
 			if err := s.AddFilteredRequests(t.Context(), report, epoch, filtered); err != nil {
 				t.Fatal(err)
@@ -30,13 +30,13 @@ var filteredRequestTests = map[string]func(*testing.T, store.Store){
 		}
 		want := func(count int64, last []store.FilteredRequest) {
 			t.Helper()
-			expected := store.FilteredRequests{
+			expected := store.FilteredSummary{
 				WorkflowID: "wf",
 				NodeID:     "node",
 				Count:      count,
 				Last:       last,
 			}
-			if got, err := s.FilteredRequests(t.Context(), "wf", "node"); err != nil ||
+			if got, err := s.FilteredSummary(t.Context(), "wf", "node"); err != nil ||
 				!reflect.DeepEqual(got, expected) {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
@@ -45,27 +45,27 @@ var filteredRequestTests = map[string]func(*testing.T, store.Store){
 		add("none")
 		add(
 			"one",
-			store.FilteredRequests{
+			store.FilteredSummary{
 				WorkflowID: "wf",
 				NodeID:     "node",
 				Count:      3,
 				Last:       requests(0, 3),
 			},
-			store.FilteredRequests{WorkflowID: "wf", NodeID: "other", Count: 1},
+			store.FilteredSummary{WorkflowID: "wf", NodeID: "other", Count: 1},
 		)
 		want(3, requests(0, 3))
-		add("two", store.FilteredRequests{
+		add("two", store.FilteredSummary{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			Count:      30,
 			Last:       requests(3, 18),
-		}, store.FilteredRequests{
+		}, store.FilteredSummary{
 			WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19),
 		})
 		want(34, requests(0, 19))
-		add("two", store.FilteredRequests{WorkflowID: "wf", NodeID: "node", Count: 9})
+		add("two", store.FilteredSummary{WorkflowID: "wf", NodeID: "node", Count: 9})
 		want(34, requests(0, 19))
-		add("three", store.FilteredRequests{
+		add("three", store.FilteredSummary{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			Count:      2,
@@ -78,13 +78,13 @@ var filteredRequestTests = map[string]func(*testing.T, store.Store){
 			got[0].Kind != store.KindFiltered || got[0].Count != total {
 			t.Errorf("by minute: %+v, %v; want %d", got, err, total)
 		}
-		add("odd", store.FilteredRequests{
+		add("odd", store.FilteredSummary{
 			WorkflowID: "wf",
 			NodeID:     "odd",
 			Count:      1,
 			Last:       []store.FilteredRequest{{At: epoch, DeliveryID: "a\x00\xff", Place: "<&>"}},
 		})
-		if got, err := s.FilteredRequests(t.Context(), "wf", "odd"); err != nil ||
+		if got, err := s.FilteredSummary(t.Context(), "wf", "odd"); err != nil ||
 			len(got.Last) != 1 ||
 			got.Last[0].DeliveryID != store.SanitizeText("a\x00\xff") ||
 			got.Last[0].Place != "<&>" {

@@ -116,7 +116,7 @@ func applyBatch(t *testing.T, s store.Store, batch store.Batch) store.ApplyResul
 
 func applyNewRecords(t *testing.T, s store.Store, records ...store.Record) {
 	t.Helper()
-	applyBatch(t, s, store.Batch{New: records})
+	applyBatch(t, s, store.Batch{NewRecords: records})
 }
 
 func getRecord(t *testing.T, s store.Store, id string) store.Record {

@@ -36,7 +36,7 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 		// The pending steps, which arrived before their records, are applied first. The steps of
 		// this batch are applied after them.
 		applied = applyBatch(t, s, store.Batch{
-			New: nRecords(4),
+			NewRecords: nRecords(4),
 			Progress: []execution.Progress{
 				succeededProgress(2, epoch.Add(5*time.Second), "2"), runningProgress(3, epoch),
 			},
@@ -63,7 +63,7 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 		step := succeededProgress(1, epoch, "1")
 		step.Attempt = 2
 		applyBatch(t, s, progressBatch(step))
-		applyBatch(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
+		applyBatch(t, s, store.Batch{NewRecords: []store.Record{nthRecord(1)}})
 		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch,
 			[]byte("1"), 2
@@ -96,8 +96,8 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 			epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"
 		applyBatch(t, s, progressBatch(alien, own))
-		applied := applyBatch(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
-		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
+		applied := applyBatch(t, s, store.Batch{NewRecords: []store.Record{nthRecord(1)}})
+		wantSameElements(t, "foreign", applied.MismatchedIDs, []string{nthID(1)})
 		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
 		wantRecord(t, getRecord(t, s, nthID(1)), want)
@@ -108,8 +108,8 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 		for range 3 {
 			applied := applyBatch(t, s,
 				progressBatch(runningProgress(1, epoch), runningProgress(1, epoch)))
-			if applied.DroppedSteps != 0 {
-				t.Errorf("dropped %d", applied.DroppedSteps)
+			if applied.DroppedProgress != 0 {
+				t.Errorf("dropped %d", applied.DroppedProgress)
 			}
 		}
 		forged := store.Batch{}
@@ -118,8 +118,8 @@ var pendingStepTests = map[string]func(*testing.T, store.Store){
 			step.WorkflowID = fmt.Sprint("wf-", n)
 			forged.Progress = append(forged.Progress, step)
 		}
-		if applied := applyBatch(t, s, forged); applied.DroppedSteps != 3 {
-			t.Errorf("dropped %d", applied.DroppedSteps)
+		if applied := applyBatch(t, s, forged); applied.DroppedProgress != 3 {
+			t.Errorf("dropped %d", applied.DroppedProgress)
 		}
 		if n := prunePending(t, s); n != store.MaxPendingStepsPerExecution {
 			t.Errorf("%d are kept", n)
@@ -188,7 +188,8 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
-		if dead := listRecords(t, s, store.RecordFilter{DeadLetter: true}, store.RecordPosition{},
+		if dead := listRecords(t, s, store.RecordFilter{OnlyDeadLetters: true},
+			store.RecordPosition{},
 			10); len(dead) != 2 {
 			t.Errorf("dead letters: %v", recordIDs(dead))
 		}
@@ -230,7 +231,7 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 			var b store.Batch
 			for i := from; i < from+batch; i++ {
 				if worker%2 == 0 {
-					b.New = append(b.New, nthRecord(i))
+					b.NewRecords = append(b.NewRecords, nthRecord(i))
 				} else {
 					b.Progress = append(b.Progress, succeededProgress(i, epoch, "1"))
 				}
@@ -251,21 +252,21 @@ func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// RunPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
-// empty. RunPendingLimit first stores a running step and then a succeeded step of one execution. It
-// then calls the callback full. Finally, it stores a step of another execution, and exactly one
+// TestPendingLimit tests that the oldest pending step is dropped when there are too many. s must be
+// empty. TestPendingLimit first stores a running step and then a succeeded step of one execution.
+// It then calls the callback full. Finally, it stores a step of another execution, and exactly one
 // step must be dropped: the running step.
 //
 // A step is dropped if its position is MaxPendingSteps or more below the position of the newest
-// step. So that RunPendingLimit need not store that many steps, full must lower the position of the
-// running step far enough.
-func RunPendingLimit(t *testing.T, s store.Store, full func()) {
+// step. So that TestPendingLimit need not store that many steps, full must lower the position of
+// the running step far enough.
+func TestPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	applyBatch(t, s, progressBatch(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
 	full()
 	applied := applyBatch(t, s, progressBatch(succeededProgress(1, epoch, "1")))
-	if applied.DroppedSteps != 1 {
-		t.Errorf("dropped %d", applied.DroppedSteps)
+	if applied.DroppedProgress != 1 {
+		t.Errorf("dropped %d", applied.DroppedProgress)
 	}
 	applyNewRecords(t, s, nthRecord(0), nthRecord(1))
 	for i := range 2 { // the dropped step is the running step, so both are succeeded

@@ -24,7 +24,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			AcceptedAt: epoch,
 			RecordedAt: epoch,
 		}
-		applied := applyBatch(t, s, store.Batch{New: []store.Record{full, bare}})
+		applied := applyBatch(t, s, store.Batch{NewRecords: []store.Record{full, bare}})
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1), nthID(2)})
 		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		wantRecord(t, getRecord(t, s, nthID(1)), full)
@@ -104,7 +104,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			}
 			return ids
 		}
-		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{
+		wantSameElements(t, "canceling", list(store.RecordFilter{OnlyCanceling: true}), []string{
 			nthID(0),
 			nthID(1),
 		})
@@ -114,7 +114,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 		// Execution 1 is running, so its runner must cancel it.
 		wantSameElements(t, "canceled", canceled, []string{nthID(0)})
-		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}),
+		wantSameElements(t, "canceling", list(store.RecordFilter{OnlyCanceling: true}),
 			[]string{nthID(1)})
 		applyBatch(t, s, store.Batch{
 			Progress: []execution.Progress{
@@ -146,7 +146,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		before.StreamSequence = 99 // updated to the sequence of the redelivered message
 		again := nthRecord(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
-		applied := applyBatch(t, s, store.Batch{New: []store.Record{
+		applied := applyBatch(t, s, store.Batch{NewRecords: []store.Record{
 			again, nthRecord(2),
 			nthRecord(1),
 		}})
@@ -157,7 +157,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		first, second := nthRecord(1), nthRecord(1)
 		second.NodeID = "second"
 		applied := applyBatch(t, s, store.Batch{
-			New: []store.Record{nthRecord(3), first, second, nthRecord(0)},
+			NewRecords: []store.Record{nthRecord(3), first, second, nthRecord(0)},
 		})
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(0), nthID(1), nthID(3)})
 		wantRecord(t, getRecord(t, s, nthID(1)), first)
@@ -165,9 +165,9 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	"an empty batch does nothing": func(t *testing.T, s store.Store) {
 		for _, batch := range []store.Batch{
 			{}, {
-				New:      []store.Record{},
-				Progress: []execution.Progress{},
-				PutAside: []store.AsideMessage{},
+				NewRecords: []store.Record{},
+				Progress:   []execution.Progress{},
+				PutAside:   []store.AsideMessage{},
 			},
 		} {
 			applied := applyBatch(t, s, batch)
@@ -177,21 +177,21 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
-			New:      []store.Record{nthRecord(2), nthRecord(1)},
-			Progress: []execution.Progress{failedProgress(1, epoch, "\x00")},
-			PutAside: []store.AsideMessage{{StreamSequence: 2}, {StreamSequence: 1}},
+			NewRecords: []store.Record{nthRecord(2), nthRecord(1)},
+			Progress:   []execution.Progress{failedProgress(1, epoch, "\x00")},
+			PutAside:   []store.AsideMessage{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
 		applyBatch(t, s, batch)
-		if batch.New[0].ID != nthID(2) || batch.Progress[0].Error != "\x00" ||
+		if batch.NewRecords[0].ID != nthID(2) || batch.Progress[0].Error != "\x00" ||
 			batch.PutAside[0].StreamSequence != 2 {
 			t.Errorf("changed: %+v", batch)
 		}
 	},
 	"a large batch of which some are there": func(t *testing.T, s store.Store) {
 		all := nRecords(300, setIDFromDelivery)
-		applied := applyBatch(t, s, store.Batch{New: slices.Clone(all[100:200])})
+		applied := applyBatch(t, s, store.Batch{NewRecords: slices.Clone(all[100:200])})
 		wantSameElements(t, "changed", applied.ChangedIDs, recordIDs(all[100:200]))
-		applied = applyBatch(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
+		applied = applyBatch(t, s, store.Batch{NewRecords: append(slices.Clone(all), all[0])})
 		wantSameElements(t, "changed", applied.ChangedIDs,
 			append(recordIDs(all[:100]), recordIDs(all[200:])...))
 		for _, r := range all {
@@ -200,7 +200,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"a batch of thousands": func(t *testing.T, s store.Store) {
 		const n = 5_000
-		batch := store.Batch{New: nRecords(n)}
+		batch := store.Batch{NewRecords: nRecords(n)}
 		for i := range n {
 			batch.Progress = append(batch.Progress, runningProgress(i, epoch), succeededProgress(i,
 				epoch, "1"))
@@ -344,7 +344,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 	"a batch is applied in order, after its records": func(t *testing.T, s store.Store) {
 		applyNewRecords(t, s, nthRecord(1))
 		applied := applyBatch(t, s, store.Batch{
-			New: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
+			NewRecords: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
 			Progress: []execution.Progress{
 				// The last of these steps is late: the execution has already failed.
 				runningProgress(2, epoch), failedProgress(2, epoch.Add(1*time.Second), "why"),
@@ -428,8 +428,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSameElements(t, "unknown", applied.UnrecordedIDs,
 			[]string{nthID(8), nthID(9), "bad\x00\xff", ""})
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1)})
-		if applied.DroppedSteps != 0 {
-			t.Errorf("dropped %d", applied.DroppedSteps)
+		if applied.DroppedProgress != 0 {
+			t.Errorf("dropped %d", applied.DroppedProgress)
 		}
 	},
 	"a step of another queue or workflow changes nothing, and is named once": func(
@@ -446,7 +446,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				otherQueue, otherWorkflow, unaddressed, runningProgress(2, epoch),
 			},
 		})
-		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
+		wantSameElements(t, "foreign", applied.MismatchedIDs, []string{nthID(1)})
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(2)})
 		wantSameElements(t, "unknown", applied.UnrecordedIDs, nil)
 		wantRecord(t, getRecord(t, s, nthID(1)), nthRecord(1))
@@ -458,7 +458,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				otherWorkflow,
 			},
 		})
-		wantSameElements(t, "foreign", applied.ForeignIDs, []string{nthID(1)})
+		wantSameElements(t, "foreign", applied.MismatchedIDs, []string{nthID(1)})
 		wantSameElements(t, "changed", applied.ChangedIDs, []string{nthID(1)})
 		if got := getRecord(t, s, nthID(1)); got.Status != execution.Succeeded {
 			t.Errorf("%+v", got)

@@ -114,7 +114,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		for n, filter := range filterCombinations() {
 			var want []string
 			for _, r := range records {
-				if matches(filter, r) {
+				if matchesFilter(filter, r) {
 					want = append(want, r.ID)
 				}
 			}
@@ -144,7 +144,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"accounts of few records, and of many origins": func(t *testing.T, s store.Store) {
-		records, err := FillAccounts(t.Context(), s)
+		records, err := AddAccountRecords(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			} {
 				var want []string
 				for _, r := range records {
-					if matches(filter, r) {
+					if matchesFilter(filter, r) {
 						want = append(want, r.ID)
 					}
 				}
@@ -255,7 +255,7 @@ func filterCombinations() []store.RecordFilter {
 	return filters
 }
 
-func matches(f store.RecordFilter, r store.Record) bool {
+func matchesFilter(f store.RecordFilter, r store.Record) bool {
 	return (f.AccountID == "" || f.AccountID == r.AccountID) &&
 		(f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
 		(f.Status == "" || f.Status == r.Status) &&

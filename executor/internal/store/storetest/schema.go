@@ -10,16 +10,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema tests a store whose database is migrated by a newer program while the store is
+// TestNewerSchema tests a store whose database is migrated by a newer program while the store is
 // open. The callback run executes a statement in the database, as the newer program would. Until
 // the migration is marked as harmless, the store must reject all writes with a NewerSchemaError,
 // which is not a DataError.
-func RunNewerSchema(
+func TestNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
 ) {
 	t.Helper()
 	s := open(t)
-	batch := store.Batch{New: []store.Record{nthRecord(1)}}
+	batch := store.Batch{NewRecords: []store.Record{nthRecord(1)}}
 	if _, err := s.Apply(t.Context(), store.Batch{}); err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,13 @@ func RunNewerSchema(
 	} {
 		err := call(t.Context())
 		newer, ok := errors.AsType[*store.NewerSchemaError](err)
-		if !ok || newer.DatabaseVersion != 90000 || newer.SupportedVersion != s.Schema() ||
+		if !ok || newer.DatabaseVersion != 90000 ||
+			newer.SupportedVersion != s.SupportedSchemaVersion() ||
 			store.IsDataError(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if version, err := s.DatabaseSchema(t.Context()); err != nil || version != 90000 {
+	if version, err := s.DatabaseSchemaVersion(t.Context()); err != nil || version != 90000 {
 		t.Errorf("%d, %v", version, err)
 	}
 	run(t, `INSERT INTO harmless VALUES (90000)`)

@@ -12,7 +12,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 		add := func(id string, seen ...store.SenderActivity) {
 			t.Helper()
-			if err := s.AddSenders(t.Context(), id, epoch, seen); err != nil {
+			if err := s.AddSenderActivity(t.Context(), id, epoch, seen); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -88,10 +88,11 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			seen := []store.SenderActivity{{
 				WorkflowID: workflow, NodeID: "node", RefusedAt: epoch, Refused: 1,
 			}}
-			if err := s.AddSenders(t.Context(), workflow+" senders", epoch, seen); err != nil {
+			if err := s.AddSenderActivity(t.Context(), workflow+" senders", epoch,
+				seen); err != nil {
 				t.Fatal(err)
 			}
-			filtered := []store.FilteredRequests{{WorkflowID: workflow, NodeID: "node", Count: 1}}
+			filtered := []store.FilteredSummary{{WorkflowID: workflow, NodeID: "node", Count: 1}}
 			if err := s.AddFilteredRequests(t.Context(), workflow+" filtered", epoch,
 				filtered); err != nil {
 				t.Fatal(err)
@@ -100,7 +101,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 				WorkflowID: workflow, Code: "token_invalid", Minute: epochMinute, Count: 1,
 			})
 		}
-		if err := s.ForgetWorkflow(t.Context(), "wf"); err != nil {
+		if err := s.ForgetWorkflowReports(t.Context(), "wf"); err != nil {
 			t.Fatal(err)
 		}
 		for workflow, want := range map[string]int64{"wf": 0, "wf2": 1} {
@@ -108,7 +109,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			if err != nil || seen.Refused != want {
 				t.Errorf("sender of %s: %+v, %v", workflow, seen, err)
 			}
-			filtered, err := s.FilteredRequests(t.Context(), workflow, "node")
+			filtered, err := s.FilteredSummary(t.Context(), workflow, "node")
 			if err != nil || filtered.Count != want {
 				t.Errorf("filtered by %s: %+v, %v", workflow, filtered, err)
 			}
@@ -117,7 +118,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("refusals of %s: %+v, %v", workflow, refused, err)
 			}
 		}
-		wantMinutes(t, s, epochMinute, nthMinuteCount(0, "filtered", 2),
+		wantMinuteCounts(t, s, epochMinute, nthMinuteCount(0, "filtered", 2),
 			nthMinuteCount(0, "refused:token_invalid", 2))
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {

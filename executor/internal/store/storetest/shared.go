@@ -63,7 +63,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 		stores := []store.Store{closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))}
 		inParallel(t, len(stores), func(worker int) error {
 			for b := range batches {
-				batch := store.Batch{New: nRecords(size, func(i int, r *store.Record) {
+				batch := store.Batch{NewRecords: nRecords(size, func(i int, r *store.Record) {
 					place := i
 					if worker == 1 {
 						place = size - 1 - i
@@ -101,7 +101,7 @@ var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
 				return err
 			}
 			if _, err := s.Apply(t.Context(),
-				store.Batch{New: []store.Record{nthRecord(worker)}}); err != nil {
+				store.Batch{NewRecords: []store.Record{nthRecord(worker)}}); err != nil {
 				return err
 			}
 			return s.Close()

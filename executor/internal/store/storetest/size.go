@@ -36,9 +36,9 @@ var sizeTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-func readSize(t *testing.T, s store.Store) store.Size {
+func readSize(t *testing.T, s store.Store) store.DatabaseStats {
 	t.Helper()
-	size, err := s.Size(t.Context())
+	size, err := s.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Run tests a single store. open returns a store with an empty database, which the suite closes.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+// TestStore tests a single store. open returns a store with an empty database, which the suite
+// closes.
+func TestStore(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
 		"apply":        applyTests,
@@ -50,9 +51,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunSharedDatabase tests several stores that share one database. create creates an empty database
+// TestSharedDatabase tests several stores that share one database. create creates an empty database
 // and returns the function open, which opens that database as a separate process would.
-func RunSharedDatabase(
+func TestSharedDatabase(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {
 	t.Helper()

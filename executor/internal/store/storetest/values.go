@@ -44,7 +44,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 					r.Status = execution.Rejected
 				}
 				r.ID = makeID(r.WorkflowID, r.NodeID, key)
-				if !r.HasComputedID() {
+				if !r.HasIDFromDelivery() {
 					t.Errorf("%s is not known as the ID of %q", r.ID, key)
 				}
 				applyNewRecords(t, s, r)

@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunFirstReleaseSchema tests a store whose database was created with the schema of the first
+// TestFirstReleaseSchema tests a store whose database was created with the schema of the first
 // release, was filled with the rows listed here, and is then opened by the current code:
 //   - Get(nthID(0)) returns nthRecord(0) with 3 duplicates;
 //   - Get(nthID(1)) returns nthRecord(1) as failed with "an error", started one second and
 //     finished two seconds after it was accepted;
 //   - the report "report" has been applied; the token "token" was last used at the epoch.
-func RunFirstReleaseSchema(t *testing.T, s store.Store) {
+func TestFirstReleaseSchema(t *testing.T, s store.Store) {
 	t.Helper()
 	first := nthRecord(0)
 	first.Duplicates = 3

@@ -54,7 +54,7 @@ func (r *reader) verify(path string) error {
 
 // verifyStream returns an error if a stream's messages could not be restored with their original
 // sequences, or if the manifest contradicts the messages.
-func (r *reader) verifyStream(want Stream) error {
+func (r *reader) verifyStream(want SavedStream) error {
 	subjects := want.subjectsAfterRestore()
 	if subjects == nil {
 		return fmt.Errorf("there is no stream %s in this version", want.Name)
@@ -91,20 +91,21 @@ func (r *reader) verifyStream(want Stream) error {
 
 // subjectsAfterRestore returns the subjects that the stream will have when Restore has created it.
 // It returns nil if hookstart has no stream with this name.
-func (s Stream) subjectsAfterRestore() []string {
+func (s SavedStream) subjectsAfterRestore() []string {
 	switch s.Name {
 	case stream.ExecutionsName:
-		return stream.DefaultSettings.ExecutionsConfig().Subjects
+		return stream.DefaultSettings.ExecutionsStreamConfig().Subjects
 	case stream.ProgressName:
-		return stream.DefaultSettings.ProgressConfig().Subjects
+		return stream.DefaultSettings.ProgressStreamConfig().Subjects
 	case stream.ReportsName:
 		return []string{stream.ReportsSubjects}
 	}
-	if queue, ok := stream.QueueOfStream(s.Name); ok && execution.ValidName(queue) {
+	if queue, ok := stream.QueueOfOwnStream(s.Name); ok && execution.ValidName(queue) {
 		return stream.DefaultSettings.OwnStreamConfig(queue, stream.QueueStreamLimits{}).Subjects
 	}
-	if queue, ok := stream.QueueOfProgressStream(s.Name); ok && execution.ValidName(queue) {
-		return stream.DefaultSettings.OwnProgressConfig(queue, stream.QueueStreamLimits{}).Subjects
+	if queue, ok := stream.QueueOfOwnProgressStream(s.Name); ok && execution.ValidName(queue) {
+		return stream.DefaultSettings.OwnProgressStreamConfig(queue,
+			stream.QueueStreamLimits{}).Subjects
 	}
 	return nil
 }
@@ -153,7 +154,7 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 // verifyBucket checks the records of a bucket. It returns an error if this version cannot decode a
 // record, or if the bucket does not hold as many records as the manifest says. It also collects the
 // IDs of the secrets keys with which the records are encrypted, and adds these IDs to the map keys.
-func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
+func (r *reader) verifyBucket(want SavedBucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.forEachMessage(bucketEntryName(want.Name), func(m message) error {
 		if !strings.HasPrefix(m.Subject, registry.SubjectOf(want.Name, "")) {

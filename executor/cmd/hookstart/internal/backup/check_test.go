@@ -35,7 +35,7 @@ func sound(t *testing.T) contents {
 			WithMessages:    true,
 			ExecutionCount:  2,
 			AuditEntryCount: 1,
-			Streams: []Stream{
+			Streams: []SavedStream{
 				{
 					Name: stream.ExecutionsName, FirstSequence: 3, LastSequence: 6, MessageCount: 2,
 					RecordedUpTo: 4,
@@ -43,7 +43,7 @@ func sound(t *testing.T) contents {
 				{Name: stream.ProgressName, FirstSequence: 1, LastSequence: 0},
 				{Name: stream.ReportsName, FirstSequence: 1, LastSequence: 0},
 			},
-			Buckets: []Bucket{
+			Buckets: []SavedBucket{
 				{Name: registry.Bucket, RecordCount: 1},
 				{Name: registry.SecretsBucket},
 			},
@@ -73,7 +73,10 @@ func sound(t *testing.T) contents {
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
-		Stream{Name: starts, FirstSequence: 1, LastSequence: sequence, MessageCount: 1}, Stream{
+		SavedStream{
+			Name: starts, FirstSequence: 1, LastSequence: sequence,
+			MessageCount: 1,
+		}, SavedStream{
 			Name:          reports,
 			FirstSequence: 1,
 			LastSequence:  1,
@@ -93,7 +96,7 @@ func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 func (c contents) write(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hookstart.backup")
-	w, err := createFile(path)
+	w, err := createWriter(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func TestCheck(t *testing.T) {
 			c.manifest.Streams[0].GroupPositions = []RunnerGroupPosition{{AckFloor: 7}}
 		}, "has acknowledged 7 of 6"},
 		"a stream of another version": {func(c *contents) {
-			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
+			c.manifest.Streams = append(c.manifest.Streams, SavedStream{Name: "ELSEWHERE"})
 		}, "there is no stream ELSEWHERE in this version"},
 		"a queue's own streams": {func(c *contents) {
 			c.addOwn(2, stream.Layout{Own: true})
@@ -172,7 +175,7 @@ func TestCheck(t *testing.T) {
 			stream.StartSubject("default", "wf", "node")},
 		"an own stream of a queue that cannot be one": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams,
-				Stream{Name: stream.OwnStreamName("a b")})
+				SavedStream{Name: stream.OwnStreamName("a b")})
 		}, "there is no stream QUEUE_a b in this version"},
 		"a record that is missing": {func(c *contents) {
 			c.records = []string{`{"Records":[{}]}`}

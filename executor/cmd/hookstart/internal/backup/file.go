@@ -85,20 +85,20 @@ const (
 // writer writes a backup file. The file gets its final name only after all of it has been synced to
 // disk.
 type writer struct {
-	path string
-	file *os.File
-	hash hash.Hash
-	buf  *bufio.Writer
-	zip  *zip.Writer
+	finalPath string
+	file      *os.File
+	hash      hash.Hash
+	buf       *bufio.Writer
+	zip       *zip.Writer
 }
 
-func createFile(path string) (*writer, error) {
+func createWriter(path string) (*writer, error) {
 	// CreateTemp makes the file readable only by its owner.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete")
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{path: path, file: file, hash: sha256.New()}
+	w := &writer{finalPath: path, file: file, hash: sha256.New()}
 	w.buf = bufio.NewWriterSize(io.MultiWriter(file, w.hash), 1<<20)
 	w.zip = zip.NewWriter(w.buf)
 	w.zip.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
@@ -138,10 +138,10 @@ func (w *writer) writeManifestAndTrailer(m Manifest) error {
 // commit renames the file to its final name and syncs its folder, so that the name survives a power
 // failure.
 func (w *writer) commit() error {
-	if err := os.Rename(w.file.Name(), w.path); err != nil {
+	if err := os.Rename(w.file.Name(), w.finalPath); err != nil {
 		return err
 	}
-	return durable.SyncFolder(filepath.Dir(w.path))
+	return durable.SyncFolder(filepath.Dir(w.finalPath))
 }
 
 // discard removes the unfinished file. It does nothing after commit.

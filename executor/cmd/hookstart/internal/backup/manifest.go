@@ -16,9 +16,9 @@ type Manifest struct {
 	TakenAt       time.Time `json:"takenAt"`
 	WithMessages  bool      `json:"withMessages"`
 	// ExecutionCount is the number of executions in the database.
-	ExecutionCount int      `json:"records"`
-	Streams        []Stream `json:"streams"`
-	Buckets        []Bucket `json:"buckets"`
+	ExecutionCount int           `json:"records"`
+	Streams        []SavedStream `json:"streams"`
+	Buckets        []SavedBucket `json:"buckets"`
 	// AuditEntryCount is the number of audit entries in audit.jsonl. It does not count the audit
 	// entries in records.jsonl.
 	AuditEntryCount int `json:"audit"`
@@ -26,8 +26,8 @@ type Manifest struct {
 	KeyIDs []string `json:"keys"`
 }
 
-// Stream describes the part of a backup file that holds a stream.
-type Stream struct {
+// SavedStream describes the part of a backup file that holds a stream.
+type SavedStream struct {
 	Name string `json:"name"`
 	// FirstSequence and LastSequence are the sequences of the stream's oldest and newest messages.
 	// If the stream was empty, FirstSequence is greater than LastSequence. A restore keeps the
@@ -58,8 +58,8 @@ type RunnerGroupPosition struct {
 	AckFloor uint64 `json:"floor"`
 }
 
-// Bucket describes the part of a backup file that holds a bucket.
-type Bucket struct {
+// SavedBucket describes the part of a backup file that holds a bucket.
+type SavedBucket struct {
 	Name        string `json:"name"`
 	RecordCount int    `json:"records"`
 }

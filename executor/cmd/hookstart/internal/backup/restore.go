@@ -44,16 +44,16 @@ func (e *HalfRestoredError) Error() string {
 
 func (e *HalfRestoredError) Unwrap() error { return e.Err }
 
-// UnconfirmedError means that everything is restored, but that the restore could not confirm that
-// every process uses the restored data.
-type UnconfirmedError struct{ Err error }
+// RestoreUnconfirmedError means that everything is restored, but that the restore could not confirm
+// that every process uses the restored data.
+type RestoreUnconfirmedError struct{ Err error }
 
-func (e *UnconfirmedError) Error() string {
+func (e *RestoreUnconfirmedError) Error() string {
 	return "everything is restored, but it is not confirmed that every executor and ingress uses " +
 		"it: " + e.Err.Error()
 }
 
-func (e *UnconfirmedError) Unwrap() error { return e.Err }
+func (e *RestoreUnconfirmedError) Unwrap() error { return e.Err }
 
 // RestoreOptions controls whether a restore includes messages, and whether it may restore records
 // that cannot be decrypted.
@@ -108,7 +108,7 @@ func Restore(
 		return m, nil
 	}
 	if err := i.API.AwaitAccountApplied(ctx, account); err != nil {
-		return m, &UnconfirmedError{err}
+		return m, &RestoreUnconfirmedError{err}
 	}
 	return m, nil
 }
@@ -187,11 +187,11 @@ func (i Installation) checkNATSEmpty(ctx context.Context) error {
 func (i Installation) restoreContent(
 	ctx context.Context, r *reader, m Manifest,
 ) (account string, err error) {
-	if err := i.createQueueStreams(ctx, r, m); err != nil {
+	if err := i.createOwnStreams(ctx, r, m); err != nil {
 		return "", err
 	}
 	var positions []consumerPosition
-	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(saved Stream) bool {
+	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(saved SavedStream) bool {
 		return saved.Name == stream.ReportsName
 	})
 	for _, saved := range streams {
@@ -207,12 +207,12 @@ func (i Installation) restoreContent(
 		}
 		i.logf("%s: up to message %d", saved.Name, saved.LastSequence)
 	}
-	if err := i.restoreDatabaseEntry(ctx, r, recordsEntryName); err != nil {
+	if err := i.restoreEntryToDatabase(ctx, r, recordsEntryName); err != nil {
 		return "", err
 	}
 	i.logf("records: %d executions", m.ExecutionCount)
 	if r.hasEntry(auditEntryName) {
-		if err := i.restoreDatabaseEntry(ctx, r, auditEntryName); err != nil {
+		if err := i.restoreEntryToDatabase(ctx, r, auditEntryName); err != nil {
 			return "", err
 		}
 	}
@@ -243,19 +243,19 @@ func (i Installation) restoreContent(
 		}
 	}
 	// Restore the identity last: until then, no process uses the restored registry.
-	return account, retryUntilDone(ctx, func(ctx context.Context) error {
-		return i.writeIdentity(ctx, false)
+	return account, retryRequest(ctx, func(ctx context.Context) error {
+		return i.setRestoring(ctx, false)
 	})
 }
 
 // markRestoring marks the registry as being restored. Until the restore is complete, ingresses
 // respond to all webhook requests with the code unavailable.
-func (i Installation) markRestoring(ctx context.Context) error { return i.writeIdentity(ctx, true) }
+func (i Installation) markRestoring(ctx context.Context) error { return i.setRestoring(ctx, true) }
 
-// writeIdentity rewrites the identity of the target installation. If restoring is true, it marks
+// setRestoring rewrites the identity of the target installation. If restoring is true, it marks
 // the registry as being restored; otherwise it removes the mark. The identity in the backup is not
 // used.
-func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
+func (i Installation) setRestoring(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
 		return fmt.Errorf("the installation's identity: %w", err)
@@ -271,17 +271,17 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 	return nil
 }
 
-// recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
-const recorderWaitTimeout = 30 * time.Second
+// recorderConsumerTimeout is the maximum time to wait until the executors consume a new stream.
+const recorderConsumerTimeout = 30 * time.Second
 
-// createQueueStreams gives queues their own streams: every queue that has them in the backup file.
+// createOwnStreams gives queues their own streams: every queue that has them in the backup file.
 // It uses the limits in the queue's record, and waits until the executors consume the new streams.
 // If the installation has too few servers for the replicas, or cannot satisfy the placement tags,
 // the streams get no placement tags and as many replicas as EXECUTIONS.
-func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
+func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, saved := range m.Streams {
-		if queue, ok := stream.QueueOfStream(saved.Name); ok {
+		if queue, ok := stream.QueueOfOwnStream(saved.Name); ok {
 			limits[queue] = stream.QueueStreamLimits{}
 		}
 	}
@@ -331,10 +331,10 @@ func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manif
 // awaitRecorderConsumer waits until the executors have created the recorder's consumer of the named
 // stream.
 func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, recorderWaitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recorderConsumerTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		_, err = i.JetStream.Consumer(ctx, name, stream.RecorderConsumer)
+		_, err = i.JetStream.Consumer(ctx, name, stream.RecorderConsumerName)
 		return err == nil || !errors.Is(err, jetstream.ErrConsumerNotFound)
 	})
 	if err != nil {
@@ -357,7 +357,7 @@ type consumerPosition struct {
 // missing. It returns the position at which each of them continues after the restore.
 func (i Installation) pauseConsumers(
 	ctx context.Context,
-	saved Stream,
+	saved SavedStream,
 ) (positions []consumerPosition, err error) {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
@@ -373,7 +373,7 @@ func (i Installation) pauseConsumers(
 		})
 	}
 	positions = append(positions,
-		consumerPosition{saved.Name, stream.RecorderConsumer, saved.RecordedUpTo + 1, nil})
+		consumerPosition{saved.Name, stream.RecorderConsumerName, saved.RecordedUpTo + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, consumerPauseEnd); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
@@ -430,7 +430,7 @@ func createPausedConsumer(
 
 // resetConsumer makes a paused consumer continue at its position.
 func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) error {
-	err := retryUntilDone(ctx, func(ctx context.Context) error {
+	err := retryRequest(ctx, func(ctx context.Context) error {
 		_, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.nextSequence)
 		return err
 	})
@@ -444,7 +444,7 @@ func (i Installation) resetConsumer(ctx context.Context, p consumerPosition) err
 // resumeConsumer ends the restore's pause of a consumer. If an operator had paused the queue in the
 // backup and that pause has not ended yet, it pauses the consumer until then instead.
 func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
-	err := retryUntilDone(ctx, func(ctx context.Context) (err error) {
+	err := retryRequest(ctx, func(ctx context.Context) (err error) {
 		if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
 			_, err = i.JetStream.PauseConsumer(ctx, p.stream, p.consumer, *p.pausedUntil)
 			return err
@@ -465,10 +465,10 @@ const (
 	attemptTimeout = 5 * time.Second
 )
 
-// retryUntilDone retries a request to NATS until it succeeds, for at most a minute. Use it for the
+// retryRequest retries a request to NATS until it succeeds, for at most a minute. Use it for the
 // last steps of a restore: a cluster does not respond while it elects a leader, and if one of these
 // steps failed, the whole restore would have to start over.
-func retryUntilDone(ctx context.Context, attempt func(context.Context) error) (err error) {
+func retryRequest(ctx context.Context, attempt func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
@@ -484,7 +484,7 @@ func retryUntilDone(ctx context.Context, attempt func(context.Context) error) (e
 // withMessages is false, it publishes no messages, and only makes the sequences of new messages
 // begin after the saved ones.
 func (i Installation) restoreStream(
-	ctx context.Context, r *reader, saved Stream, withMessages bool,
+	ctx context.Context, r *reader, saved SavedStream, withMessages bool,
 ) error {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
@@ -502,7 +502,7 @@ func (i Installation) restoreStream(
 	if !withMessages {
 		return nil
 	}
-	to := &backupPublisher{
+	to := &restorePublisher{
 		js:               i.JetStream,
 		requireSequences: true,
 		nextSequence:     next,
@@ -535,8 +535,8 @@ func (i Installation) restoreStream(
 	return nil
 }
 
-// backupPublisher publishes the messages of a backup to a stream, in order.
-type backupPublisher struct {
+// restorePublisher publishes the messages of a backup to a stream, in order.
+type restorePublisher struct {
 	js               jetstream.JetStream
 	requireSequences bool          // whether a sequence other than the expected one is an error
 	dedupWindow      time.Duration // the stream's deduplication window
@@ -547,16 +547,16 @@ type backupPublisher struct {
 	sentMessageIDs  map[string]bool
 	nextSequence    uint64   // sequence of the next message
 	fillerSequences []uint64 // sequences of filler messages, to be deleted
-	// unconfirmedAcks holds the pending confirmations of the last messages sent, in order. The last
+	// pendingAcks holds the pending confirmations of the last messages sent, in order. The last
 	// of these messages has the sequence nextSequence-1.
-	unconfirmedAcks []jetstream.PubAckFuture
+	pendingAcks []jetstream.PubAckFuture
 }
 
-// maxUnconfirmedMessages is the maximum number of messages that a restore sends before it waits for
+// maxPendingAcks is the maximum number of messages that a restore sends before it waits for
 // confirmations.
-const maxUnconfirmedMessages = 1000
+const maxPendingAcks = 1000
 
-func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
+func (p *restorePublisher) publish(ctx context.Context, m message, name string) error {
 	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
 		return err
 	}
@@ -576,7 +576,7 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 // fillGap publishes filler messages with the sequences from p.nextSequence to before-1. They take
 // the place of messages that no longer exist, so that later messages get their original sequences.
 // The filler messages are deleted afterwards.
-func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint64) error {
+func (p *restorePublisher) fillGap(ctx context.Context, name string, before uint64) error {
 	for p.nextSequence < before {
 		p.fillerSequences = append(p.fillerSequences, p.nextSequence)
 		if err := p.publishAsync(ctx, &nats.Msg{Subject: fillerSubject(name)}); err != nil {
@@ -589,10 +589,10 @@ func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint6
 // fillerSubject returns a subject under which the named stream accepts filler messages.
 func fillerSubject(name string) string {
 	own := stream.Layout{Own: true}
-	if queue, ok := stream.QueueOfStream(name); ok {
+	if queue, ok := stream.QueueOfOwnStream(name); ok {
 		return own.RejectedSubject(queue, "gap", "gap")
 	}
-	if queue, ok := stream.QueueOfProgressStream(name); ok {
+	if queue, ok := stream.QueueOfOwnProgressStream(name); ok {
 		return own.ProgressSubject(queue, "gap", "gap")
 	}
 	if name == stream.ProgressName {
@@ -601,14 +601,14 @@ func fillerSubject(name string) string {
 	return stream.RejectedSubject("restore", "gap", "gap")
 }
 
-func (p *backupPublisher) publishAsync(ctx context.Context, msg *nats.Msg) error {
-	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(nextMessageTimeout))
+func (p *restorePublisher) publishAsync(ctx context.Context, msg *nats.Msg) error {
+	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(messageTimeout))
 	if err != nil {
 		return err
 	}
-	p.unconfirmedAcks = append(p.unconfirmedAcks, future)
+	p.pendingAcks = append(p.pendingAcks, future)
 	p.nextSequence++
-	if len(p.unconfirmedAcks) < maxUnconfirmedMessages {
+	if len(p.pendingAcks) < maxPendingAcks {
 		return nil
 	}
 	return p.awaitAcks(ctx)
@@ -616,11 +616,11 @@ func (p *backupPublisher) publishAsync(ctx context.Context, msg *nats.Msg) error
 
 // awaitAcks waits until every message sent has been stored. If p.requireSequences is true,
 // awaitAcks returns an error if a message was stored with a sequence other than its original one.
-func (p *backupPublisher) awaitAcks(ctx context.Context) error {
-	timeout := time.NewTimer(nextMessageTimeout)
+func (p *restorePublisher) awaitAcks(ctx context.Context) error {
+	timeout := time.NewTimer(messageTimeout)
 	defer timeout.Stop()
-	want := p.nextSequence - uint64(len(p.unconfirmedAcks))
-	for _, future := range p.unconfirmedAcks {
+	want := p.nextSequence - uint64(len(p.pendingAcks))
+	for _, future := range p.pendingAcks {
 		select {
 		case ack := <-future.Ok():
 			if p.requireSequences && ack.Sequence != want {
@@ -630,20 +630,20 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 		case err := <-future.Err():
 			return fmt.Errorf("message %d: %w", want, err)
 		case <-timeout.C:
-			return fmt.Errorf("message %d was not confirmed within %s", want, nextMessageTimeout)
+			return fmt.Errorf("message %d was not confirmed within %s", want, messageTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		want++
 	}
-	p.unconfirmedAcks = p.unconfirmedAcks[:0]
+	p.pendingAcks = p.pendingAcks[:0]
 	return nil
 }
 
-// restoreDatabaseEntry writes the named entry of the file to the database. It also stores in NATS
+// restoreEntryToDatabase writes the named entry of the file to the database. It also stores in NATS
 // the cancellation requests of the entry's executions. For records.jsonl, it returns an error
 // unless the database is empty.
-func (i Installation) restoreDatabaseEntry(ctx context.Context, r *reader, name string) error {
+func (i Installation) restoreEntryToDatabase(ctx context.Context, r *reader, name string) error {
 	first := name == recordsEntryName
 	return r.forEachLine(name, func(line []byte) error {
 		err := i.API.RestoreRecords(ctx, line, first)
@@ -701,7 +701,7 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
-	to := &backupPublisher{js: i.JetStream, nextSequence: 1}
+	to := &restorePublisher{js: i.JetStream, nextSequence: 1}
 	accounts := registry.SubjectOf(registry.Bucket, registry.AccountPrefix)
 	var last message // the message of the newest account record
 	if err := r.forEachMessage(bucketEntryName(bucket), func(m message) error {
@@ -711,7 +711,7 @@ func (i Installation) restoreBucket(
 		}
 		// Do not restore the audit entry in the message's header. It is restored into the database,
 		// from records.jsonl or audit.jsonl: see writeAudit.
-		delete(m.Headers, registry.HeaderAudit)
+		delete(m.Headers, registry.AuditHeader)
 		if strings.HasPrefix(m.Subject, accounts) {
 			last = m
 		}

@@ -36,7 +36,7 @@ func createRecorderConsumers(
 	t.Helper()
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		c, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+			Durable: stream.RecorderConsumerName, AckPolicy: jetstream.AckAllPolicy,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	group := stream.RunnerGroup{Queue: "default", Group: "g"}
 	onlyNew := group.ConsumerConfig(stream.RunnerAckWait)
 	onlyNew.DeliverPolicy = jetstream.DeliverNewPolicy
-	lane := group.LaneConfig(0, &jetstream.ConsumerInfo{Config: onlyNew, Created: began})
+	lane := group.LaneConsumerConfig(0, &jetstream.ConsumerInfo{Config: onlyNew, Created: began})
 	waiting := stream.RunnerGroup{Queue: "default", Group: "waiting"}
 	waits := waiting.ConsumerConfig(stream.RunnerAckWait)
 	waits.DeliverPolicy = jetstream.DeliverNewPolicy
@@ -254,7 +254,7 @@ func TestRestoreThatIsNotConfirmed(t *testing.T) {
 		JetStream: unsteady, Progress: io.Discard,
 		API: recordsAPI{restore: func() error { return nil }, appliedErr: away},
 	}, sound(t).write(t), RestoreOptions{WithMessages: true})
-	if _, ok := errors.AsType[*UnconfirmedError](err); !ok || !errors.Is(err, away) ||
+	if _, ok := errors.AsType[*RestoreUnconfirmedError](err); !ok || !errors.Is(err, away) ||
 		strings.Contains(err.Error(), "begin again") ||
 		!strings.Contains(err.Error(), "everything is restored") {
 		t.Errorf("the restore ended with %v", err)

@@ -63,7 +63,7 @@ func (i Installation) logf(format string, args ...any) {
 func Take(
 	ctx context.Context, i Installation, path string, withMessages bool,
 ) (m Manifest, err error) {
-	w, err := createFile(path)
+	w, err := createWriter(path)
 	if err != nil {
 		return m, err
 	}
@@ -95,12 +95,12 @@ func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) 
 		return err
 	}
 	for _, name := range names {
-		floor, err := i.ackFloor(ctx, name, stream.RecorderConsumer)
+		floor, err := i.ackFloor(ctx, name, stream.RecorderConsumerName)
 		if err != nil {
 			return err
 		}
-		m.Streams = append(m.Streams, Stream{Name: name, RecordedUpTo: floor})
-		if _, own := stream.QueueOfStream(name); own {
+		m.Streams = append(m.Streams, SavedStream{Name: name, RecordedUpTo: floor})
+		if _, own := stream.QueueOfOwnStream(name); own {
 			m.FormatVersion = formatVersionOwnStreams
 		}
 	}
@@ -127,7 +127,7 @@ func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) 
 	keys := map[string]bool{}
 	var until []newestBucketRecord
 	for _, name := range registry.Streams() {
-		bucket := Bucket{Name: registry.BucketOf(name)}
+		bucket := SavedBucket{Name: registry.BucketOf(name)}
 		var last newestBucketRecord
 		if bucket.RecordCount, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 		if err != nil {
 			return at, err
 		}
-		msg, err := s.GetMsg(ctx, floor+1, anySubjectOption)
+		msg, err := s.GetMsg(ctx, floor+1, nextMsgOption)
 		switch {
 		case err == nil:
 			first = msg.Time
@@ -197,9 +197,9 @@ func (i Installation) streamReadingFromLeader(
 	return s, nil
 }
 
-// anySubjectOption makes GetMsg return the first message at or after the given sequence, whatever
+// nextMsgOption makes GetMsg return the first message at or after the given sequence, whatever
 // its subject.
-var anySubjectOption = jetstream.WithGetMsgSubject(">")
+var nextMsgOption = jetstream.WithGetMsgSubject(">")
 
 // newestBucketRecord identifies the newest record of a bucket in the backup file.
 type newestBucketRecord struct {
@@ -277,7 +277,7 @@ func (i Installation) writeAuditHistory(
 		return writeLine(to, line)
 	}
 	for next := floor + 1; next <= last; {
-		msg, err := s.GetMsg(ctx, next, anySubjectOption)
+		msg, err := s.GetMsg(ctx, next, nextMsgOption)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > last {
 			break
 		}
@@ -285,7 +285,7 @@ func (i Installation) writeAuditHistory(
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 		next = msg.Sequence + 1
-		e, exists, err := edit.DecodeEntry(msg.Header)
+		e, exists, err := edit.DecodeAuditEntry(msg.Header)
 		if err != nil || !exists { // like the executors, skip an entry that cannot be decoded
 			continue
 		}
@@ -358,7 +358,7 @@ func writeLine(to io.Writer, line []byte) error {
 func (i Installation) runnerGroupPositions(ctx context.Context,
 	name string,
 ) (runnerGroupPositions []RunnerGroupPosition, err error) {
-	if _, own := stream.QueueOfStream(name); !own && name != stream.ExecutionsName {
+	if _, own := stream.QueueOfOwnStream(name); !own && name != stream.ExecutionsName {
 		return nil, nil
 	}
 	s, err := i.JetStream.Stream(ctx, name)
@@ -367,7 +367,7 @@ func (i Installation) runnerGroupPositions(ctx context.Context,
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
-		if info.Config.Durable != "" && info.Name != stream.RecorderConsumer {
+		if info.Config.Durable != "" && info.Name != stream.RecorderConsumerName {
 			runnerGroupPositions = append(runnerGroupPositions,
 				RunnerGroupPosition{Config: info.Config, AckFloor: info.AckFloor.Stream})
 		}
@@ -382,7 +382,7 @@ func (i Installation) runnerGroupPositions(ctx context.Context,
 // of saved that describe them. From REPORTS it writes only messages that have not been applied. If
 // withMessages is false, it writes no messages.
 func (i Installation) writeStream(
-	ctx context.Context, w *writer, saved *Stream, withMessages bool,
+	ctx context.Context, w *writer, saved *SavedStream, withMessages bool,
 ) error {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
@@ -412,7 +412,7 @@ func (i Installation) writeStream(
 			return true, nil
 		}
 		if done = m.Sequence == saved.LastSequence; !done && pending == 0 {
-			if done, err = i.isLastMessage(ctx, saved.Name, m.Sequence,
+			if done, err = i.isLastMessageUpTo(ctx, saved.Name, m.Sequence,
 				saved.LastSequence); err != nil {
 				return true, err
 			}
@@ -493,7 +493,7 @@ func (i Installation) writeBucket(
 			if err != nil || len(missing) > 0 {
 				return false, err
 			}
-			return i.isLastMessage(ctx, registry.StreamOf(bucket), m.Sequence, began)
+			return i.isLastMessageUpTo(ctx, registry.StreamOf(bucket), m.Sequence, began)
 		})
 	for _, is := range live {
 		if is {
@@ -503,16 +503,16 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// isLastMessage reports whether the stream has no message after the given sequence, up to and
+// isLastMessageUpTo reports whether the stream has no message after the given sequence, up to and
 // including upTo. It queries the stream's leader, because a consumer's server may lag behind the
 // leader and then reports too few pending messages.
-func (i Installation) isLastMessage(
+func (i Installation) isLastMessageUpTo(
 	ctx context.Context, name string, sequence, upTo uint64,
 ) (is bool, err error) {
 	if sequence >= upTo {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, nextMessageTimeout)
+	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
 	err = retry.Do(ctx, func(ctx context.Context) error {
 		next, err := leader.Get(ctx, i.JetStream.Conn(), name,
@@ -544,9 +544,9 @@ func writeMessageLine(to io.Writer, m message) error {
 // reject a restored message that has them.
 const expectedHeaderPrefix = "Nats-Expected-"
 
-// nextMessageTimeout is how long to wait for NATS to deliver the next message, or to confirm
+// messageTimeout is how long to wait for NATS to deliver the next message, or to confirm
 // messages that were published.
-const nextMessageTimeout = 30 * time.Second
+const messageTimeout = 30 * time.Second
 
 // forEachMessage calls each(m, pending) for the messages of a stream, one after another. It ends
 // when a call returns done as true, or an error. pending is the number of messages that follow m,
@@ -566,7 +566,7 @@ func (i Installation) forEachMessage(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, nextMessageTimeout)
+		waiting, cancel := context.WithTimeout(ctx, messageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {

@@ -59,10 +59,11 @@ func (v *adminStreamCmd) Run(s *session) error {
 		return &usageError{err.Error(), "hookstart admin stream --help"}
 	}
 	if limit := s.now().Add(-to.MaxAge); !v.Yes && to.MaxAge < have.MaxAge &&
-		!have.Oldest.IsZero() && have.Oldest.Before(limit) {
+		!have.OldestStoredAt.IsZero() && have.OldestStoredAt.Before(limit) {
 		return &hintError{
 			fmt.Errorf("the oldest message was stored %s: an age of %s deletes all that is "+
-				"older, with the inputs of their executions", ago(have.Oldest, s.now()), to.MaxAge),
+				"older, with the inputs of their executions",
+				ago(have.OldestStoredAt, s.now()), to.MaxAge),
 			"repeat it with --yes",
 		}
 	}
@@ -95,7 +96,7 @@ func (v *adminStreamCmd) printSettings(s *session, state stream.ExecutionsStream
 			{"Maximum size", size},
 			{"Messages", strconv.FormatUint(state.Messages, 10)},
 			{"Size", decimalBytes(int64(state.Bytes))}, //nolint:gosec // no stream has 2^63 bytes
-			{"Oldest message", agoOr(state.Oldest, s.now(), "–")},
+			{"Oldest message", agoOr(state.OldestStoredAt, s.now(), "–")},
 		})
 	})
 }

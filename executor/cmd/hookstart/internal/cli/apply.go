@@ -16,7 +16,7 @@ import (
 type exportCmd struct{}
 
 func (*exportCmd) Run(s *session) error {
-	have, err := manifest.ReadState(s.ctx, s.client)
+	have, err := manifest.ReadInstallation(s.ctx, s.client)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (v *applyCmd) Run(s *session) error {
 			"look at what wrote them, such as a pipe whose first program failed",
 		}
 	}
-	have, err := manifest.ReadState(s.ctx, s.client)
+	have, err := manifest.ReadInstallation(s.ctx, s.client)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (v *applyCmd) Run(s *session) error {
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			place := strings.TrimSuffix(want.LocateError(step.Key(), err).Error(), err.Error())
+			place := strings.TrimSuffix(want.AddLocation(step.Key(), err).Error(), err.Error())
 			_ = printError(s.Err, errors.New(place+step.DescriptionLines[0]+": "+errorMessage(err)))
 		}
 	}

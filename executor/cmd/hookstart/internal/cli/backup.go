@@ -141,7 +141,7 @@ func unfinishedRestoreHint(err error) string {
 		return "until then every webhook gets 503; a new one has a new NATS store and a new " +
 			"database: hookstart-local --no-demo --data-dir NEW"
 	}
-	if _, ok := errors.AsType[*backup.UnconfirmedError](err); ok {
+	if _, ok := errors.AsType[*backup.RestoreUnconfirmedError](err); ok {
 		return "keep this installation, and do not restore again: /readyz of an executor or an " +
 			"ingress is 200 once it uses what was restored"
 	}

@@ -23,7 +23,7 @@ func TestInterruptedBackupAndRestore(t *testing.T) {
 	js := registrytest.Start(t, node.Connect(t)).JetStream
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+			Durable: stream.RecorderConsumerName, AckPolicy: jetstream.AckAllPolicy,
 		}); err != nil {
 			t.Fatal(err)
 		}

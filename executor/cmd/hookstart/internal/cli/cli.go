@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-const description = "The command line of hookstart, for operators and runners. Start with: " +
-	"hookstart workflow list"
+const programDescription = "The command line of hookstart, for operators and runners. " +
+	"Start with: hookstart workflow list"
 
 // commandLine defines the verbs (subcommands), and the flags that all of them have.
 type commandLine struct {
@@ -106,7 +106,7 @@ func newParser(into *commandLine, std StdStreams) *kong.Kong {
 	return kong.Must(
 		into,
 		kong.Name("hookstart"),
-		kong.Description(description),
+		kong.Description(programDescription),
 		verbEnvarsOption,
 		exampleHelpOption,
 		kong.DefaultEnvars(program.EnvPrefix),

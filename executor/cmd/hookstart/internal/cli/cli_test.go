@@ -406,7 +406,7 @@ func TestProblemsNameTheFields(t *testing.T) {
 		"interrupted: " + text + "; the installation is half restored: begin again with an empty " +
 			"one": fmt.Errorf("interrupted: %w", &backup.HalfRestoredError{Err: p}),
 		"everything is restored, but it is not confirmed that every executor and ingress uses " +
-			"it: " + text: &hintError{error: &backup.UnconfirmedError{Err: p}},
+			"it: " + text: &hintError{error: &backup.RestoreUnconfirmedError{Err: p}},
 	} {
 		if have := errorMessage(err); have != want {
 			t.Error(have)

@@ -34,7 +34,7 @@ func (v *queueListCmd) Run(s *session) error {
 				unknown = unknown || g.MembersUnknown
 				var text strings.Builder
 				fmt.Fprintf(&text, "%s (%s, %d waiting", g.Group,
-					membersText(g.Members, g.MembersUnknown), g.Waiting)
+					runnerCountText(g.Members, g.MembersUnknown), g.Waiting)
 				if g.MaxInFlight != nil {
 					fmt.Fprintf(&text, ", at most %d in flight", *g.MaxInFlight)
 				}
@@ -64,16 +64,17 @@ func (v *queueListCmd) Run(s *session) error {
 			}
 			return []string{
 				name, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"),
-				membersText(members, unknown), strings.Join(groups, ", "),
+				runnerCountText(members, unknown), strings.Join(groups, ", "),
 			}
 		},
 		emptyListHint: "No workflow names a queue.",
 	})
 }
 
-// membersText returns the number of runners as text. unknown means that there may be more runners
-// than were counted. If it is true and no runners were counted, membersText returns "?".
-func membersText(members int, unknown bool) string {
+// runnerCountText returns the number of runners as text. unknown means that there may be more
+// runners than were counted. If it is true and no runners were counted, runnerCountText returns
+// "?".
+func runnerCountText(members int, unknown bool) string {
 	if members == 0 && unknown {
 		return "?"
 	}

@@ -86,7 +86,7 @@ func (v *runCmd) Run(s *session) error {
 	stopping, stop := context.WithCancel(cut)
 	defer stop()
 	defer context.AfterFunc(s.ctx, func() { time.AfterFunc(options.DrainTimeout, stop) })()
-	handler, err := v.prepareHandler(s, log, stopping.Done())
+	handler, err := v.newHandlerFactory(s, log, stopping.Done())
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (v *runCmd) Run(s *session) error {
 	}
 	defer nc.Close()
 	o := ops.New()
-	o.Ready.MarkNotReady("runner", "starting")
+	o.Readiness.MarkNotReady("runner", "starting")
 	if v.OpsAddr != "" {
-		_, stop, err := o.Serve(s.ctx, v.OpsAddr, log)
+		_, stop, err := o.StartServer(s.ctx, v.OpsAddr, log)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (v *runCmd) Run(s *session) error {
 	defer stopChecks()
 	options.Observe = runnermetrics.New(o.Metrics)
 	options.OnReady = func() {
-		o.Ready.MarkReady("runner")
+		o.Readiness.MarkReady("runner")
 		log.WithFields(logrus.Fields{
 			"queue":       v.Queue,
 			"group":       v.Group,
@@ -190,12 +190,12 @@ func (v *runCmd) runnerOptions(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepareHandler validates the target, a program or a URL, before the runner receives any
+// newHandlerFactory validates the target, a program or a URL, before the runner receives any
 // execution. It does not return the handler itself, but a function that creates the handler,
 // because the maximum size of an output in bytes (maxOutput) is known only after connecting. If an
 // execution is canceled, its program may run until the timeout. When stopping is closed, the
 // handler ends such programs at once.
-func (v *runCmd) prepareHandler(
+func (v *runCmd) newHandlerFactory(
 	s *session, log logrus.FieldLogger, stopping <-chan struct{},
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {

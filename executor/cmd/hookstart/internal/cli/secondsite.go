@@ -88,7 +88,7 @@ func (v *secondSiteCopyCmd) awaitContactAndShow(
 	if err != nil {
 		return err
 	}
-	if err := showCopies(s, all); err != nil {
+	if err := showMirrorStates(s, all); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(all, neverInContact) {
@@ -157,7 +157,7 @@ func (v *secondSiteStatusCmd) Run(s *session) error {
 	if err != nil {
 		return withNotCopiedHint(err)
 	}
-	if err := showCopies(s, all); err != nil {
+	if err := showMirrorStates(s, all); err != nil {
 		return err
 	}
 	problems := mirrorProblems(all, s.now(), v.MaxBehind)
@@ -174,10 +174,10 @@ func (v *secondSiteStatusCmd) Run(s *session) error {
 	}
 }
 
-// withNotCopiedHint adds a hint if err is secondsite.ErrNotCopied, which means that a site has no
+// withNotCopiedHint adds a hint if err is secondsite.ErrNotMirrored, which means that a site has no
 // copies. It returns any other error unchanged.
 func withNotCopiedHint(err error) error {
-	if errors.Is(err, secondsite.ErrNotCopied) {
+	if errors.Is(err, secondsite.ErrNotMirrored) {
 		return &hintError{
 			err, "--nats-url must name the servers of the second site; hookstart admin " +
 				"second-site copy begins to copy",
@@ -244,7 +244,7 @@ func uncopiedStreams(
 	}
 	asking, cancel := context.WithTimeout(ctx, mirrorSettleTimeout)
 	defer cancel()
-	names, err := site.UncopiedStreams(asking)
+	names, err := site.UnmirroredStreams(asking)
 	if err != nil {
 		return nil
 	}
@@ -355,10 +355,10 @@ func (v *secondSiteTakeOverCmd) Run(s *session) error {
 	}
 	s.printNote("The second site may accept requests. Runners are given %d executions without a "+
 		"final report.", p.Republished)
-	return showCopies(s, p.States)
+	return showMirrorStates(s, p.States)
 }
 
-func showCopies(s *session, all []secondsite.MirrorState) error {
+func showMirrorStates(s *session, all []secondsite.MirrorState) error {
 	items := []map[string]any{}
 	rows := [][]string{{"STREAM", "LAST MESSAGE", "STORED", "MISSING", "FIRST SITE HEARD"}}
 	for _, c := range all {

@@ -39,12 +39,12 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealProgressInterval is the approximate number of records that are read between two reports of
+// resealRecordsPerReport is the approximate number of records that are read between two reports of
 // progress.
-const resealProgressInterval = 10_000
+const resealRecordsPerReport = 10_000
 
 func (v *adminResealCmd) Run(s *session) error {
-	keys, err := seal.ReadFile(v.SecretsKeyFile)
+	keys, err := seal.ReadKeyFile(v.SecretsKeyFile)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (v *adminResealCmd) Run(s *session) error {
 	defer js.Conn().Close()
 	noted := 0
 	done, err := edit.Reseal(s.ctx, js, keys, newDiscardLogger(), func(sofar edit.ResealResult) {
-		if sofar.RecordsRead-noted >= resealProgressInterval {
+		if sofar.RecordsRead-noted >= resealRecordsPerReport {
 			noted = sofar.RecordsRead
 			s.printNote("%d records read, %d sealed anew", sofar.RecordsRead, sofar.RecordsWritten)
 		}

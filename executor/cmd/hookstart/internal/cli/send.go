@@ -66,13 +66,13 @@ func (v *triggerSendCmd) Run(s *session) error {
 	// Do not follow redirects: only the endpoint may receive the token.
 	response, err := noredirect.NewClient(nil, sendTimeout).Do(request)
 	if err != nil {
-		return v.unreachableError(request, err)
+		return v.requestError(request, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	const longest = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(response.Body, longest))
 	if err != nil {
-		return v.unreachableError(request, err)
+		return v.requestError(request, err)
 	}
 	return v.reportResponse(s, response, text)
 }
@@ -118,7 +118,7 @@ func (v *triggerSendCmd) sendThroughExecutor(s *session, t api.Trigger, body []b
 		return err
 	}
 	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
-	return v.printResponse(s, status, webhookResponse{
+	return v.printWebhookResponse(s, status, webhookResponse{
 		Success:      sent.Success,
 		ExecutionID:  sent.ExecutionID,
 		Deduplicated: sent.Deduplicated,
@@ -237,12 +237,12 @@ func (v *triggerSendCmd) reportResponse(s *session, response *http.Response, tex
 			return err
 		}
 	}
-	return v.printResponse(s, response.Status, a, response.StatusCode)
+	return v.printWebhookResponse(s, response.Status, a, response.StatusCode)
 }
 
-// printResponse prints the endpoint's response, and returns an error if it is a refusal. status is
-// the status line of the response without the protocol, and code is its status code.
-func (v *triggerSendCmd) printResponse(
+// printWebhookResponse prints the endpoint's response, and returns an error if it is a refusal.
+// status is the status line of the response without the protocol, and code is its status code.
+func (v *triggerSendCmd) printWebhookResponse(
 	s *session, status string, a webhookResponse, code int,
 ) error {
 	if err := s.printResponse(func() error {
@@ -333,7 +333,7 @@ func (v *triggerSendCmd) unavailableHint(p *api.Problem, a webhookResponse) stri
 	return fmt.Sprintf("send it again in %d s", max(1, p.RetryAfter))
 }
 
-func (v *triggerSendCmd) unreachableError(request *http.Request, err error) error {
+func (v *triggerSendCmd) requestError(request *http.Request, err error) error {
 	if strings.Contains(err.Error(), "x509: ") {
 		return &hintError{
 			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w",

@@ -76,7 +76,7 @@ func (v *adminSizeCmd) printReport(s *session, r sizing.Report) error {
 	if !r.CoversWeek {
 		data := "of one hour or less"
 		if r.CoveredDays*24 > 1 {
-			data = "of " + daysText(r.CoveredDays)
+			data = "of " + formatDays(r.CoveredDays)
 		}
 		if err := s.printLine(
 			"There is no week of data yet, only %s. What follows is a rough estimate.",
@@ -242,7 +242,7 @@ func formatTwoDigits(n float64) string {
 	}
 }
 
-// daysText formats a number of days as a duration in its largest unit, such as "3 h".
-func daysText(n float64) string {
+// formatDays formats a number of days as a duration in its largest unit, such as "3 h".
+func formatDays(n float64) string {
 	return humantext.Duration(time.Duration(n * 24 * float64(time.Hour)))
 }

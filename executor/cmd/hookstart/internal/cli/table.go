@@ -39,8 +39,8 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// printResponse prints the body of the API's last response if -o json is set. Otherwise it calls
-// printText.
+// printWebhookResponse prints the body of the API's last response if -o json is set. Otherwise it
+// calls printText.
 func (s *session) printResponse(printText func() error) error {
 	if s.jsonOutput {
 		return s.printRaw(s.lastResponseBody)

@@ -43,8 +43,8 @@ func (v *executionTailCmd) Run(s *session) error {
 		if t.isPermanentError(err) {
 			return err
 		}
-		if t.connected {
-			t.connected, t.connectionLostAt = false, s.now()
+		if t.caughtUp {
+			t.caughtUp, t.connectionLostAt = false, s.now()
 			if s.ctx.Err() == nil {
 				s.printNote("hookstart: the connection is lost; connecting again")
 			}
@@ -82,7 +82,7 @@ type executionTailer struct {
 	workflowID       string
 	startedAt        time.Time // when the verb was started
 	everConnected    bool
-	connected        bool      // whether a stream is open and all missed changes are printed
+	caughtUp         bool      // whether a stream is open and all missed changes are printed
 	connectionLostAt time.Time // when the last connection was lost
 	retryDelay       time.Duration
 	lastPrinted      map[string]printedState // keyed by execution ID
@@ -112,7 +112,7 @@ func (t *executionTailer) handleStreamOpened(resumes bool) error {
 	if t.everConnected && !resumes {
 		return t.printMissedChanges()
 	}
-	t.connected = true
+	t.caughtUp = true
 	if t.everConnected {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (t *executionTailer) handleStreamOpened(resumes bool) error {
 // them, it looks up the executions that were accepted in that time, and the executions whose last
 // printed state is not final.
 func (t *executionTailer) printMissedChanges() error {
-	t.connected = false
+	t.caughtUp = false
 	missed, err := t.missedExecutions()
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *executionTailer) printMissedChanges() error {
 			return err
 		}
 	}
-	t.connected = true
+	t.caughtUp = true
 	return nil
 }
 

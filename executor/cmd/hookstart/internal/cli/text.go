@@ -81,7 +81,7 @@ func rateLimitText(r *api.RateLimit) string {
 
 // decimalBytes formats a number of bytes exactly, in the largest decimal unit that divides it.
 func decimalBytes(n int64) string {
-	count, unit := humantext.DecimalBytes(n)
+	count, unit := humantext.ScaleDecimalBytes(n)
 	return strconv.FormatInt(count, 10) + " " + cmp.Or(unit, "B")
 }
 

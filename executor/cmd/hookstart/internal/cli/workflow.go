@@ -43,7 +43,7 @@ func (v *workflowListCmd) Run(s *session) error {
 		header: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
 		formatRow: func(w api.Workflow) []string {
 			return []string{
-				w.ID, w.AccountID, workflowStateText(w), w.Queue, ago(w.UpdatedAt, s.now()),
+				w.ID, w.AccountID, activeText(w), w.Queue, ago(w.UpdatedAt, s.now()),
 				truncateForDisplay(w.Name, 20),
 			}
 		},
@@ -81,7 +81,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 		active := "no: hookstart workflow activate " + w.ID
 		switch {
 		case w.PlanRefusal != "":
-			active = workflowStateText(w) + ": its webhooks are refused; hookstart account put " +
+			active = activeText(w) + ": its webhooks are refused; hookstart account put " +
 				w.AccountID + " --plan PLAN changes the plan"
 		case w.Active:
 			active = "since " + agoAndExact(w.ActivatedAt, s.now())
@@ -108,9 +108,9 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// workflowStateText says whether the workflow's webhooks start executions: "yes", "no", or the
+// activeText says whether the workflow's webhooks start executions: "yes", "no", or the
 // reason why the account's plan prevents it.
-func workflowStateText(w api.Workflow) string {
+func activeText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
 		return yesNo(w.Active)

@@ -139,7 +139,7 @@ func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).Marsha
 func (f Filter) MarshalYAML() (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(f))
 	decoder.UseNumber()
-	mapping, err := decodeYAMLNode(decoder)
+	mapping, err := decodeJSONAsYAML(decoder)
 	if err != nil {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
@@ -147,9 +147,10 @@ func (f Filter) MarshalYAML() (any, error) {
 	return mapping, nil
 }
 
-// decodeYAMLNode reads a JSON value and returns it as YAML, on one line. It does not pass the JSON
-// to a YAML parser, because not all JSON is valid YAML: YAML has no surrogate pairs, for example.
-func decodeYAMLNode(from *json.Decoder) (*yaml.Node, error) {
+// decodeJSONAsYAML reads a JSON value and returns it as YAML, on one line. It does not pass the
+// JSON to a YAML parser, because not all JSON is valid YAML: YAML has no surrogate pairs, for
+// example.
+func decodeJSONAsYAML(from *json.Decoder) (*yaml.Node, error) {
 	token, err := from.Token()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func decodeYAMLNode(from *json.Decoder) (*yaml.Node, error) {
 			node.Kind = yaml.MappingNode
 		}
 		for from.More() { // in an object, each name and each value
-			child, err := decodeYAMLNode(from)
+			child, err := decodeJSONAsYAML(from)
 			if err != nil {
 				return nil, err
 			}
@@ -229,20 +230,20 @@ func (s *DocumentSet) Read(file string, from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return locateYAMLError(file, err)
+			return addYAMLLocation(file, err)
 		}
 		at := documentLocation{file, &node}
 		datesToStrings(&node)
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
-			return locateYAMLError(file, err)
+			return addYAMLLocation(file, err)
 		}
 		if document == nil { // nothing between two separators
 			continue
 		}
 		key, err := s.addDocument(document)
 		if err != nil {
-			return at.locateError(err)
+			return at.addLocation(err)
 		}
 		if s.locations == nil {
 			s.locations = map[string]documentLocation{}
@@ -268,11 +269,11 @@ func (s *DocumentSet) IsEmpty() bool {
 	return len(s.Accounts)+len(s.Workflows)+len(s.Senders)+len(s.Queues) == 0
 }
 
-// LocateError prefixes an error with the file and line of the document with the given key, if the
+// AddLocation prefixes an error with the file and line of the document with the given key, if the
 // set contains that document.
-func (s *DocumentSet) LocateError(key string, err error) error {
+func (s *DocumentSet) AddLocation(key string, err error) error {
 	if at, ok := s.locations[key]; ok {
-		return at.locateError(err)
+		return at.addLocation(err)
 	}
 	return err
 }
@@ -284,9 +285,9 @@ type documentLocation struct {
 	node *yaml.Node
 }
 
-// locateError prefixes an error with the file and a line: the line of the first field that the
+// addLocation prefixes an error with the file and a line: the line of the first field that the
 // error names and the document has, or else the first line of the document.
-func (p documentLocation) locateError(err error) error {
+func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldNamesInError(err) {
 		if at := fieldLine(p.node, name); at > 0 {
@@ -336,9 +337,9 @@ func fieldLine(node *yaml.Node, name string) int {
 	return 0
 }
 
-// locateYAMLError rewrites an error of the YAML package so that, like other errors, it begins with
+// addYAMLLocation rewrites an error of the YAML package so that, like other errors, it begins with
 // the file and the line number.
-func locateYAMLError(file string, err error) error {
+func addYAMLLocation(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLinePattern.FindStringSubmatchIndex(text)
 	if found == nil {

@@ -53,16 +53,16 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 	senders := documentsByKey(have.Senders)
 	for _, a := range want.Accounts {
 		before, ok := accounts[a.key()]
-		add(a.step(before, ok))
+		add(a.putStep(before, ok))
 	}
 	for _, w := range want.Workflows {
 		before, ok := workflows[w.key()]
-		add(w.step(before, ok))
+		add(w.putStep(before, ok))
 	}
 	for _, s := range want.Senders {
 		s.Preset = cmp.Or(have.presetIDsByAlias[s.Preset], s.Preset)
 		before, ok := senders[s.key()]
-		add(s.step(before, ok))
+		add(s.putStep(before, ok))
 	}
 	queues := documentsByKey(have.Queues)
 	for _, q := range want.Queues {
@@ -98,7 +98,7 @@ func CheckNoSecretValues(have, want *DocumentSet) error {
 		for _, name := range have.secretSettingsByPreset[cmp.Or(have.presetIDsByAlias[s.Preset],
 			s.Preset)] {
 			if s.Settings[name] != "" {
-				return want.LocateError(s.key(), fmt.Errorf("settings: %s is secret: name an "+
+				return want.AddLocation(s.key(), fmt.Errorf("settings: %s is secret: name an "+
 					"environment variable that holds it in settingsFrom", name))
 			}
 		}
@@ -138,10 +138,10 @@ func diffLines(before, after fieldTexts) (lines []string) {
 	return lines
 }
 
-// newStep returns the step that creates the object with the given key or, if exists is true,
+// newPutStep returns the step that creates the object with the given key or, if exists is true,
 // changes the fields of this object that differ between before and after. The step calls apply to
-// make the change. If there is nothing to change, newStep returns nil.
-func newStep(
+// make the change. If there is nothing to change, newPutStep returns nil.
+func newPutStep(
 	key string, exists bool, before, after fieldTexts,
 	apply func(context.Context, *apiclient.Client) error,
 ) *Step {
@@ -159,11 +159,11 @@ func newStep(
 	return &Step{DescriptionLines: append([]string{"~ " + key}, lines...), Apply: apply, key: key}
 }
 
-func (a Account) step(before Account, exists bool) *Step {
+func (a Account) putStep(before Account, exists bool) *Step {
 	if a.Plan == "" {
 		a.Plan = before.Plan
 	}
-	return newStep(a.key(), exists, before.fields(), a.fields(), func(
+	return newPutStep(a.key(), exists, before.fields(), a.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		if !exists {
@@ -238,7 +238,7 @@ func (a Account) fields() fieldTexts {
 	return fieldTexts{"name": strconv.Quote(a.Name), "plan": a.Plan}
 }
 
-func (w Workflow) step(before Workflow, exists bool) *Step {
+func (w Workflow) putStep(before Workflow, exists bool) *Step {
 	w.Queue = cmp.Or(w.Queue, execution.DefaultQueue)
 	samples := map[string]Payload{}
 	for _, t := range before.Triggers {
@@ -250,7 +250,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 			w.Triggers[i].SamplePayload = samples[t.NodeID]
 		}
 	}
-	return newStep(w.key(), exists, before.fields(), w.fields(), func(
+	return newPutStep(w.key(), exists, before.fields(), w.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		if !exists {
@@ -343,8 +343,8 @@ func (w Workflow) activationStep(active bool) *Step {
 	}
 }
 
-func (s Sender) step(before Sender, exists bool) *Step {
-	return newStep(s.key(), exists, before.fields(), s.fields(), func(
+func (s Sender) putStep(before Sender, exists bool) *Step {
+	return newPutStep(s.key(), exists, before.fields(), s.fields(), func(
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// ReadState returns the state of an installation as documents, sorted by ID. It includes only what
-// the caller is permitted to read.
-func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, error) {
+// ReadInstallation returns the state of an installation as documents, sorted by ID. It includes
+// only what the caller is permitted to read.
+func ReadInstallation(ctx context.Context, client *apiclient.Client) (*DocumentSet, error) {
 	s := &DocumentSet{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
 		return client.Accounts(ctx, p)

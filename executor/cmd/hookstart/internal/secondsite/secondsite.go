@@ -42,16 +42,16 @@ const (
 // Metadata keys of the streams at the second site.
 const (
 	// originalSettingsMetadataKey is the key under which a mirror stores those settings of the
-	// original stream that a mirror cannot have: see promotedSettings. Every mirror has this key.
+	// original stream that a mirror cannot have: see originalSettings. Every mirror has this key.
 	originalSettingsMetadataKey = "hookstart.original"
 	// promotedAtMetadataKey is the key under which a stream stores the time at which it was
 	// promoted.
 	promotedAtMetadataKey = "hookstart.promoted"
 )
 
-// promotedSettings holds the settings of the original stream that a mirror must not have. The
+// originalSettings holds the settings of the original stream that a mirror must not have. The
 // mirror gets them when it is promoted.
-type promotedSettings struct {
+type originalSettings struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
 }
@@ -63,7 +63,7 @@ type Site struct {
 	JetStream jetstream.JetStream
 	// FirstSite provides access to the JetStream API of the first site through the connection to
 	// the second site, with the API prefix FirstSiteAPIPrefix. Only EnsureMirrors and
-	// UncopiedStreams use it.
+	// UnmirroredStreams use it.
 	FirstSite jetstream.JetStream
 }
 
@@ -87,9 +87,9 @@ func streamsToMirror(queues []string) []string {
 var ErrNotMirror = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
-// ErrNotCopied means that the site has no mirror of a stream: EnsureMirrors was never called for
+// ErrNotMirrored means that the site has no mirror of a stream: EnsureMirrors was never called for
 // it, or the site is a separate installation.
-var ErrNotCopied = errors.New("is not copied to this site")
+var ErrNotMirrored = errors.New("is not copied to this site")
 
 // EnsureMirrors creates missing mirrors with the given number of replicas, and updates existing
 // ones to the originals' current settings, except for the placement. It deletes the empty mirrors
@@ -104,7 +104,7 @@ func (s Site) EnsureMirrors(ctx context.Context, replicas int) error {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
-	return s.deleteUnusedMirrors(ctx, queues)
+	return s.deleteOrphanedMirrors(ctx, queues)
 }
 
 // ownStreamQueues returns the queues that have their own streams at the first site, sorted.
@@ -114,7 +114,7 @@ func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, er
 		return nil, fmt.Errorf("the streams of the first site: %w", err)
 	}
 	for _, name := range starts {
-		if queue, own := stream.QueueOfStream(name); own {
+		if queue, own := stream.QueueOfOwnStream(name); own {
 			ownStreamQueues = append(ownStreamQueues, queue)
 		}
 	}
@@ -147,7 +147,7 @@ func (s Site) ensureMirror(ctx context.Context, name string, replicas int) error
 // mirrorConfig converts the configuration of a stream at the first site to that of its mirror. The
 // settings that a mirror cannot have are kept in the mirror's metadata.
 func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
-	kept, err := json.Marshal(promotedSettings{Subjects: config.Subjects, Sources: config.Sources})
+	kept, err := json.Marshal(originalSettings{Subjects: config.Subjects, Sources: config.Sources})
 	if err != nil {
 		return config, err
 	}
@@ -163,17 +163,17 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 	return config, nil
 }
 
-// deleteUnusedMirrors deletes the empty mirrors of queues' own streams, except the mirrors for the
-// given queues. It keeps a mirror that holds messages, because its original cannot have been
+// deleteOrphanedMirrors deletes the empty mirrors of queues' own streams, except the mirrors for
+// the given queues. It keeps a mirror that holds messages, because its original cannot have been
 // deleted by an executor and must have been lost: an executor deletes a queue's own stream only
 // when the stream is empty, and a mirror never keeps messages longer than its original.
-func (s Site) deleteUnusedMirrors(ctx context.Context, queues []string) error {
+func (s Site) deleteOrphanedMirrors(ctx context.Context, queues []string) error {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return err
 	}
 	for name, info := range here {
-		queue, own := stream.QueueOfStream(name)
+		queue, own := stream.QueueOfOwnStream(name)
 		if !own || slices.Contains(queues, queue) || info.Config.Mirror == nil ||
 			info.State.Msgs > 0 {
 			continue
@@ -203,7 +203,7 @@ func (s Site) mirrorInfos(ctx context.Context) (map[string]*jetstream.StreamInfo
 }
 
 // mirrorsInPromotionOrder returns information about the streams at this site that are or were
-// mirrors, in the order in which they are promoted. It returns ErrNotCopied if one of the streams
+// mirrors, in the order in which they are promoted. It returns ErrNotMirrored if one of the streams
 // that every installation has is missing.
 func (s Site) mirrorsInPromotionOrder(ctx context.Context) (all []*jetstream.StreamInfo,
 	err error,
@@ -214,26 +214,26 @@ func (s Site) mirrorsInPromotionOrder(ctx context.Context) (all []*jetstream.Str
 	}
 	queues := map[string]bool{}
 	for name := range here {
-		if queue, own := stream.QueueOfStream(name); own {
+		if queue, own := stream.QueueOfOwnStream(name); own {
 			queues[queue] = true
 		}
-		if queue, own := stream.QueueOfProgressStream(name); own {
+		if queue, own := stream.QueueOfOwnProgressStream(name); own {
 			queues[queue] = true
 		}
 	}
 	for _, name := range streamsToMirror(slices.Sorted(maps.Keys(queues))) {
 		info, ok := here[name]
 		if !ok {
-			return nil, fmt.Errorf("stream %s %w", name, ErrNotCopied)
+			return nil, fmt.Errorf("stream %s %w", name, ErrNotMirrored)
 		}
 		all = append(all, info)
 	}
 	return all, nil
 }
 
-// UncopiedStreams returns the names of the streams that the first site has and this site does not
+// UnmirroredStreams returns the names of the streams that the first site has and this site does not
 // mirror.
-func (s Site) UncopiedStreams(ctx context.Context) (names []string, err error) {
+func (s Site) UnmirroredStreams(ctx context.Context) (names []string, err error) {
 	queues, err := s.ownStreamQueues(ctx)
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (c MirrorState) IsLagging(now time.Time, limit time.Duration) bool {
 }
 
 // MirrorStates returns the state of each stream that is or was a mirror. It does not need a
-// connection to the first site. It returns ErrNotCopied if the site has no mirrors.
+// connection to the first site. It returns ErrNotMirrored if the site has no mirrors.
 func (s Site) MirrorStates(ctx context.Context) (all []MirrorState, err error) {
 	infos, err := s.mirrorsInPromotionOrder(ctx)
 	if err != nil {
@@ -317,7 +317,7 @@ type Promotion struct {
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the
 // groups of runners. The first site must no longer accept requests, and no executor and no ingress
 // may be running at the second site. If Promote is interrupted, call it again. If the site has no
-// mirrors, Promote returns ErrNotCopied and changes nothing.
+// mirrors, Promote returns ErrNotMirrored and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
 	infos, err := s.mirrorsInPromotionOrder(ctx)
 	if err != nil {
@@ -328,7 +328,7 @@ func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promo
 			return p, fmt.Errorf("stream %s: %w", info.Config.Name, err)
 		}
 	}
-	if p.Republished, err = s.republishUnfinished(ctx, infos, groups); err != nil {
+	if p.Republished, err = s.createConsumersAndRepublishAll(ctx, infos, groups); err != nil {
 		return p, err
 	}
 	p.States, err = s.MirrorStates(ctx)
@@ -343,7 +343,7 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	if !isCopy {
 		return errors.New("is a mirror that `hookstart admin second-site copy` has not made")
 	}
-	var from promotedSettings
+	var from originalSettings
 	if err := json.Unmarshal([]byte(kept), &from); err != nil {
 		return fmt.Errorf("its metadata: %w", err)
 	}
@@ -354,23 +354,23 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	return err
 }
 
-// republishUnfinished creates the consumers of the groups of runners on all streams of start
-// messages. Then it looks in the queues of these groups for start messages whose executions have no
-// final report, and publishes them again. It returns the number of these messages.
-func (s Site) republishUnfinished(
+// createConsumersAndRepublishAll creates the consumers of the groups of runners on all streams of
+// start messages. Then it looks in the queues of these groups for start messages whose executions
+// have no final report, and publishes them again. It returns the number of these messages.
+func (s Site) createConsumersAndRepublishAll(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (republished int, err error) {
 	ended := map[string]bool{}
 	for _, info := range infos {
 		name := info.Config.Name
-		if _, own := stream.QueueOfProgressStream(name); own || name == stream.ProgressName {
+		if _, own := stream.QueueOfOwnProgressStream(name); own || name == stream.ProgressName {
 			if err := s.addEndedExecutions(ctx, name, ended); err != nil {
 				return 0, err
 			}
 		}
 	}
 	for _, info := range infos {
-		queue, own := stream.QueueOfStream(info.Config.Name)
+		queue, own := stream.QueueOfOwnStream(info.Config.Name)
 		if !own && info.Config.Name != stream.ExecutionsName {
 			continue
 		}
@@ -453,12 +453,12 @@ func (s Site) lastMirroredSequence(
 	}
 	end = mirror.CachedInfo().State.LastSeq
 	for _, g := range groups {
-		consumer, err := mirror.Consumer(ctx, g.Consumer())
+		consumer, err := mirror.Consumer(ctx, g.ConsumerName())
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("consumer %s: %w", g.Consumer(), err)
+			return 0, fmt.Errorf("consumer %s: %w", g.ConsumerName(), err)
 		}
 		if begins := consumer.CachedInfo().Config.OptStartSeq; begins > 0 {
 			end = min(end, begins-1)

@@ -175,9 +175,9 @@ func (s *sites) install(js jetstream.JetStream) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	for _, err := range []error{
-		stream.EnsureReports(ctx, js, 1),
+		stream.EnsureReportsStream(ctx, js, 1),
 		stream.EnsureSharedStreams(ctx, js, stream.DefaultSettings),
-		stream.EnsureCancellations(ctx, js, stream.DefaultSettings),
+		stream.EnsureCancellationsBucket(ctx, js, stream.DefaultSettings),
 		edit.EnsureBuckets(ctx, js, 1),
 	} {
 		if err != nil {
@@ -379,7 +379,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		var given []string
 		group := stream.RunnerGroup{Queue: queue, Group: "main"}
-		consumer, err := info.Consumer(ctx, group.Consumer())
+		consumer, err := info.Consumer(ctx, group.ConsumerName())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// forecastHorizonDays is how many days DaysUntil looks ahead.
+	// forecastHorizonDays is how many days DaysUntilLimit looks ahead.
 	forecastHorizonDays = 365
 	day                 = 24 * time.Hour
 	// minRatePeriod is the shortest period from which a daily rate is computed. A shorter period,
@@ -44,8 +44,8 @@ func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	return w
 }
 
-// KnowsGrowth reports whether enough days are covered to compute the growth.
-func (w WeekStats) KnowsGrowth() bool { return int(w.CoveredDays) >= minTrendDays }
+// GrowthKnown reports whether enough days are covered to compute the growth.
+func (w WeekStats) GrowthKnown() bool { return int(w.CoveredDays) >= minTrendDays }
 
 // medianDailyGrowth returns the growth from one day to the next: the median of the slopes between
 // all pairs of days (the Theil–Sen estimator), so that two days without traffic, such as a weekend,
@@ -98,22 +98,22 @@ func (h RetainedAmount) AmountAfter(days float64) float64 {
 	if days == 0 {
 		left = h.CurrentAmount // it may include expired items that the server has not deleted yet
 	}
-	return left + h.arrivedWithin(days) - h.arrivedWithin(begin)
+	return left + h.arrivalsWithin(days) - h.arrivalsWithin(begin)
 }
 
-// arrivedWithin returns the amount that arrives within a number of days from now. If arrivals are
+// arrivalsWithin returns the amount that arrives within a number of days from now. If arrivals are
 // declining, none arrive after the rate has reached zero.
-func (h RetainedAmount) arrivedWithin(days float64) float64 {
+func (h RetainedAmount) arrivalsWithin(days float64) float64 {
 	if h.DailyGrowth < 0 {
 		days = min(days, h.PerDay/-h.DailyGrowth)
 	}
 	return h.PerDay*days + h.DailyGrowth*days*days/2
 }
 
-// DaysUntil returns the number of days until an amount reaches a limit, or 0 if it has already
+// DaysUntilLimit returns the number of days until an amount reaches a limit, or 0 if it has already
 // reached the limit. ok is false if it does not reach the limit within forecastHorizonDays.
 // after(d) must return the amount after d days.
-func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
+func DaysUntilLimit(limit float64, after func(days float64) float64) (days float64, ok bool) {
 	before := after(0)
 	if before >= limit {
 		return 0, true

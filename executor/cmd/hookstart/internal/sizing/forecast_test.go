@@ -48,7 +48,7 @@ func TestWeek(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if (WeekStats{CoveredDays: 2.9}).KnowsGrowth() || !(WeekStats{CoveredDays: 3}).KnowsGrowth() {
+	if (WeekStats{CoveredDays: 2.9}).GrowthKnown() || !(WeekStats{CoveredDays: 3}).GrowthKnown() {
 		t.Error("growth is known from three whole days on")
 	}
 }
@@ -158,7 +158,7 @@ func TestDaysUntil(t *testing.T) {
 			true,
 		},
 	} {
-		if got, ok := DaysUntil(c.limit, c.after); ok != c.ok || !near(got, c.want) {
+		if got, ok := DaysUntilLimit(c.limit, c.after); ok != c.ok || !near(got, c.want) {
 			t.Errorf("%s: %v, %v, want %v, %v", name, got, ok, c.want, c.ok)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 
 // NATSUsage holds the usage and limits of the streams and of the JetStream account.
 type NATSUsage struct {
-	Streams []Stream
+	Streams []StreamUsage
 	Tiers   []AccountTier
 	// SharedStreamCreatedAt is when the shared stream was created. It is zero if there is none.
 	SharedStreamCreatedAt time.Time
 }
 
-// Stream holds the usage, the limits and the recent growth of a stream.
-type Stream struct {
+// StreamUsage holds the usage, the limits and the recent growth of a stream.
+type StreamUsage struct {
 	Name    string
 	Kind    StreamKind
 	Servers []string // names of the servers that hold a replica
@@ -136,13 +136,13 @@ func accountTiers(account *jetstream.AccountInfo) []AccountTier {
 
 func readStream(
 	ctx context.Context, js jetstream.JetStream, name string, kind StreamKind,
-) (s Stream, created time.Time, err error) {
+) (s StreamUsage, created time.Time, err error) {
 	handle, err := js.Stream(ctx, name)
 	if err != nil {
-		return Stream{}, time.Time{}, fmt.Errorf("stream %s: %w", name, err)
+		return StreamUsage{}, time.Time{}, fmt.Errorf("stream %s: %w", name, err)
 	}
 	info := handle.CachedInfo()
-	s = Stream{
+	s = StreamUsage{
 		Name:     name,
 		Kind:     kind,
 		Messages: toInt64(info.State.Msgs),
@@ -163,15 +163,16 @@ func readStream(
 	if kind == StreamKindOther {
 		return s, info.Created, nil
 	}
-	if err := s.readWeekStats(ctx, js, info); err != nil {
-		return Stream{}, time.Time{}, err
+	if err := s.readMessageStats(ctx, js, info); err != nil {
+		return StreamUsage{}, time.Time{}, err
 	}
 	return s, info.Created, s.readRecorderLag(ctx, handle)
 }
 
-// readWeekStats counts the messages that were stored in the last week, day by day, and for streams
-// of start messages also those in the deduplication window. All times are by the server's clock.
-func (s *Stream) readWeekStats(
+// readMessageStats counts the messages that were stored in the last week, day by day, and for
+// streams of start messages also those in the deduplication window. All times are by the server's
+// clock.
+func (s *StreamUsage) readMessageStats(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
 ) error {
 	now := info.TimeStamp
@@ -214,7 +215,7 @@ func (s *Stream) readWeekStats(
 // completeSince returns the time since which the stream has kept every message that it stored. If
 // the stream has a maximum age, older messages have been deleted, so the returned time is never
 // further in the past than the maximum age.
-func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
+func (s *StreamUsage) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	// If the first message is older than the stream, the stream was restored from a backup. In that
 	// case, and if the stream has dropped older messages, use the time of the first message.
@@ -229,13 +230,14 @@ func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 }
 
 // readRecorderLag sets UnrecordedMessages and OldestUnrecordedAge. handle is the stream at NATS.
-func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) error {
-	consumer, err := handle.Consumer(ctx, stream.RecorderConsumer)
+func (s *StreamUsage) readRecorderLag(ctx context.Context, handle jetstream.Stream) error {
+	consumer, err := handle.Consumer(ctx, stream.RecorderConsumerName)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // the stream has just been created, or no executor has started yet
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s of the stream %s: %w", stream.RecorderConsumer, s.Name, err)
+		return fmt.Errorf("consumer %s of the stream %s: %w", stream.RecorderConsumerName, s.Name,
+			err)
 	}
 	info := consumer.CachedInfo()
 	s.UnrecordedMessages = stream.Unacknowledged(info)

@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 	check(stream.EnsureOwnStreams(ctx, js, settings, "own", stream.QueueStreamLimits{
 		MaxBytes: 1 << 16, MaxAge: 48 * time.Hour,
 	}))
-	check(stream.EnsureReports(ctx, js, 1))
+	check(stream.EnsureReportsStream(ctx, js, 1))
 	const shared, own = 3, 5
 	for range shared {
 		_, err := js.Publish(ctx, stream.StartSubject("q", "wf", "node"), []byte("x"))
@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	}
 	// The recorder of an executor has acknowledged the first start message of the shared stream.
 	consumer, err := js.CreateConsumer(ctx, stream.ExecutionsName, jetstream.ConsumerConfig{
-		Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: stream.RecorderConsumerName, AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	check(err)
 	batch, err := consumer.Fetch(1)
@@ -55,9 +55,9 @@ func TestRead(t *testing.T) {
 
 	got, err := ReadNATSUsage(ctx, js)
 	check(err)
-	find := func(name string) Stream {
+	find := func(name string) StreamUsage {
 		t.Helper()
-		i := slices.IndexFunc(got.Streams, func(s Stream) bool { return s.Name == name })
+		i := slices.IndexFunc(got.Streams, func(s StreamUsage) bool { return s.Name == name })
 		if i < 0 {
 			t.Fatalf("%s is missing: %+v", name, got.Streams)
 		}
@@ -128,7 +128,7 @@ func TestBeginning(t *testing.T) {
 		} else {
 			info.Config.Discard = jetstream.DiscardNew
 		}
-		s := Stream{Messages: c.messages, MaxAge: c.age}
+		s := StreamUsage{Messages: c.messages, MaxAge: c.age}
 		if got := now.Sub(s.completeSince(info)); got != c.want {
 			t.Errorf("%s: %s ago, want %s", name, got, c.want)
 		}

@@ -122,7 +122,7 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	r.CoveredDays, r.CoversWeek = all.CoveredDays, all.CoveredDays >= 7
 	r.DeliveriesPerSecond = all.PerDay / day.Seconds()
 	r.BusiestHour, r.BusiestPerSecond = busiestHour(size.Hours)
-	if all.KnowsGrowth() {
+	if all.GrowthKnown() {
 		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
 	}
@@ -130,7 +130,7 @@ func NewReport(size api.Size, nats NATSUsage, limits ConfiguredLimits) Report {
 	// that such a stream grows at the same relative rate as the accepted requests.
 	streams := slices.Clone(nats.Streams)
 	for i, s := range streams {
-		if !s.WeekMessages.KnowsGrowth() {
+		if !s.WeekMessages.GrowthKnown() {
 			streams[i].WeekMessages.DailyGrowth = s.WeekMessages.PerDay * relativeGrowth(accepted)
 		}
 	}
@@ -245,7 +245,7 @@ func (w LimitForecast) withForecast(
 		w.Reached = ReachedNoForecast
 		return w
 	}
-	if days, ok := DaysUntil(limit, after); ok {
+	if days, ok := DaysUntilLimit(limit, after); ok {
 		w.Reached, w.DaysLeft = ReachedInDays, &days
 	}
 	return w
@@ -267,7 +267,7 @@ func (r *Report) forecastRate(all WeekStats, limits ConfiguredLimits) LimitForec
 // retainedMessages returns a RetainedAmount for the stream's messages, from which a forecast can be
 // made. now is the current number of messages, and keep is how long each message is kept; 0 means
 // forever.
-func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount {
+func (s *StreamUsage) retainedMessages(now int64, keep time.Duration) RetainedAmount {
 	h := RetainedAmount{
 		CurrentAmount: float64(now), PerDay: s.WeekMessages.PerDay,
 		DailyGrowth: s.WeekMessages.DailyGrowth,
@@ -280,7 +280,7 @@ func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount 
 }
 
 // bytesAfter returns the forecast size of the stream, in bytes, after a number of days.
-func (s *Stream) bytesAfter(days float64) float64 {
+func (s *StreamUsage) bytesAfter(days float64) float64 {
 	if s.Kind == StreamKindOther || s.Messages == 0 {
 		return float64(s.Bytes)
 	}
@@ -294,8 +294,8 @@ func (s *Stream) bytesAfter(days float64) float64 {
 
 // addServerForecasts adds the forecasts for the limits of each NATS server: its memory for delivery
 // IDs and its disk.
-func (r *Report) addServerForecasts(streams []Stream, limits ConfiguredLimits) {
-	byServer := map[string][]Stream{}
+func (r *Report) addServerForecasts(streams []StreamUsage, limits ConfiguredLimits) {
+	byServer := map[string][]StreamUsage{}
 	for _, s := range streams {
 		for _, server := range s.Servers {
 			byServer[server] = append(byServer[server], s)
@@ -343,7 +343,7 @@ func (r *Report) addServerForecasts(streams []Stream, limits ConfiguredLimits) {
 
 // addStreamForecasts adds the forecasts for a stream of start messages or of reports: its size and
 // the recorder's lag.
-func (r *Report) addStreamForecasts(s Stream) {
+func (r *Report) addStreamForecasts(s StreamUsage) {
 	if s.Kind == StreamKindOther {
 		return
 	}
@@ -379,7 +379,7 @@ func (r *Report) addStreamForecasts(s Stream) {
 }
 
 // addAccountForecasts adds the forecasts for the limits of the JetStream account.
-func (r *Report) addAccountForecasts(t AccountTier, streams []Stream) {
+func (r *Report) addAccountForecasts(t AccountTier, streams []StreamUsage) {
 	name := "NATS account"
 	if t.Name != "" {
 		name += " " + t.Name
@@ -461,7 +461,7 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits ConfiguredLimits
 
 // forecastRegistry returns the forecast for the size of the registry, which every ingress loads
 // into memory.
-func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForecast {
+func forecastRegistry(size api.Size, streams []StreamUsage, days float64) LimitForecast {
 	bytes := int64(0)
 	for _, s := range streams {
 		if slices.Contains(registry.Streams(), s.Name) {

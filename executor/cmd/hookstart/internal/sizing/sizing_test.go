@@ -135,8 +135,8 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 // weekly returns a stream that contains one week of start messages with 1,000 bytes each. perDay is
 // the mean number of messages per day, and growth is how many more arrive each day than the day
 // before.
-func weekly(name string, perDay, growth float64, servers ...string) Stream {
-	return Stream{
+func weekly(name string, perDay, growth float64, servers ...string) StreamUsage {
+	return StreamUsage{
 		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),
 		Messages: int64(7 * perDay), Bytes: int64(7 * perDay * 1_000), MaxAge: 7 * day,
 		DedupWindow: day, DedupWindowMessages: int64(perDay),
@@ -147,7 +147,7 @@ func weekly(name string, perDay, growth float64, servers ...string) Stream {
 // The memory for delivery IDs is computed for each server from the streams on that server.
 func TestReportOfDeliveryIDs(t *testing.T) {
 	t.Parallel()
-	nats := NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []Stream{
+	nats := NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []StreamUsage{
 		weekly("EXECUTIONS", 1_000_000, 0, "a", "b", "c"),
 		weekly("QUEUE_busy", 2_000_000, 200_000, "c"),
 		{Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"}, DedupWindowMessages: 9},
@@ -175,7 +175,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	// new ones arrive, so the limit of 4.2 M is then reached.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.DedupWindowMessages = 4*day, 4_000_000
-	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},
+	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []StreamUsage{long}},
 		ConfiguredLimits{NATSMemoryBytes: 4_200_000 * memoryBytesPerDeliveryID})
 	wall(
 		t,
@@ -210,12 +210,12 @@ func TestReportOfStreams(t *testing.T) {
 	full.MaxBytes = full.Bytes
 	behind := weekly("EXECUTIONS", 100, 0, "a")
 	behind.UnrecordedMessages, behind.OldestUnrecordedAge = 1_000, 84*time.Hour
-	reports := Stream{
+	reports := StreamUsage{
 		Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"},
 		Messages: 10, Bytes: 1_000,
 		MaxBytes: 1_000, MaxAge: 7 * day, WeekMessages: WeekStats{7, 1_000, 0},
 	}
-	registry := Stream{
+	registry := StreamUsage{
 		Name:    "KV_registry",
 		Kind:    StreamKindOther,
 		Servers: []string{"a"},
@@ -223,7 +223,7 @@ func TestReportOfStreams(t *testing.T) {
 	}
 	nats := NATSUsage{
 		SharedStreamCreatedAt: now.Add(-30 * day),
-		Streams:               []Stream{behind, young, full, reports, registry},
+		Streams:               []StreamUsage{behind, young, full, reports, registry},
 	}
 	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
 		ConfiguredLimits{NATSDiskBytes: 2_000_000})
@@ -259,7 +259,8 @@ func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	s.MaxAge, s.Messages, s.Bytes, s.WeekMessages = day, 1_000, 1_000_000, WeekStats{1, 1_000, 0}
 	s.MaxBytes = 2_050_000
 	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
-	r := NewReport(size, NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []Stream{s}},
+	r := NewReport(size,
+		NATSUsage{SharedStreamCreatedAt: now.Add(-30 * day), Streams: []StreamUsage{s}},
 		ConfiguredLimits{})
 	// The rate grows by a tenth of its mean every day, and the stream keeps the messages of one
 	// day. d days from now it holds 1,000 + 100 × (d - ½) messages of 1,000 bytes.
@@ -307,7 +308,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	unlimited := jetstream.AccountLimits{
 		MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxMemory: -1,
 	}
-	streams := []Stream{
+	streams := []StreamUsage{
 		weekly("EXECUTIONS", 100, 0, "a", "b", "c"), weekly("QUEUE_q", 100, 0, "a"),
 	}
 	for i := range streams {

@@ -16,19 +16,19 @@ import (
 // sharedServer is the server that the tests of a test binary share. Tests that need a server of
 // their own do not use it.
 var sharedServer struct {
-	mu            sync.Mutex
-	server        *Server
-	userCount     int
-	stoppedByMain bool // whether Main stops the server; if not, its last user does
+	mu          sync.Mutex
+	server      *Server
+	activeTests int
+	ownedByMain bool // whether Main stops the server; if not, its last user does
 
 	databaseCount  int      // number of databases created
 	emptyDatabases []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database for one test. The tests of a binary share one server.
-// If the binary uses Main, the server runs until Main stops it. Without Main, it stops as soon as
-// no test is using it.
-func Start(t testing.TB) (url string) {
+// NewDatabase returns the URL of an empty database for one test. The tests of a binary share one
+// server. If the binary uses Main, the server runs until Main stops it. Without Main, it stops as
+// soon as no test is using it.
+func NewDatabase(t testing.TB) (url string) {
 	t.Helper()
 	server := acquireServer(t)
 	name := takeEmptyDatabase()
@@ -78,7 +78,7 @@ func (s *Server) resetDatabase(t testing.TB, name string) {
 // Main runs the tests of a binary with one shared server, which the first test that needs it
 // starts. Use it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
-	sharedServer.stoppedByMain = true
+	sharedServer.ownedByMain = true
 	defer func() {
 		if sharedServer.server == nil {
 			return
@@ -97,13 +97,13 @@ func acquireServer(t testing.TB) *Server {
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
 	if sharedServer.server == nil {
-		server, err := createServer(programs, "", nil)
+		server, err := newServer(programs, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sharedServer.server = server
 	}
-	sharedServer.userCount++
+	sharedServer.activeTests++
 	return sharedServer.server
 }
 
@@ -111,8 +111,8 @@ func releaseServer(t testing.TB) {
 	t.Helper()
 	sharedServer.mu.Lock()
 	defer sharedServer.mu.Unlock()
-	sharedServer.userCount--
-	if sharedServer.userCount > 0 || sharedServer.stoppedByMain {
+	sharedServer.activeTests--
+	if sharedServer.activeTests > 0 || sharedServer.ownedByMain {
 		return
 	}
 	if err := sharedServer.server.Remove(); err != nil {

@@ -32,7 +32,7 @@ type Server struct {
 // PostgreSQL settings, such as "fsync=on" (fsync is off by default).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := createServer(programsFolder(t), "", settings)
+	s, err := newServer(programsFolder(t), "", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +77,9 @@ func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432
 func (s *Server) dataFolder() string { return filepath.Join(s.folder, "data") }
 func (s *Server) logPath() string    { return filepath.Join(s.folder, "log") }
 
-// createServer creates and starts a server in a new folder inside parent. If parent is "", it uses
+// newServer creates and starts a server in a new folder inside parent. If parent is "", it uses
 // the folder for temporary files.
-func createServer(programs, parent string, settings []string) (*Server, error) {
+func newServer(programs, parent string, settings []string) (*Server, error) {
 	// Do not use t.TempDir: its paths may exceed the 107 bytes allowed for a socket's path.
 	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Create starts a server for a program that is not a test. The program must eventually call Remove.
-func Create(settings ...string) (*Server, error) { return CreateIn("", settings...) }
+// NewServer starts a server for a program that is not a test. The program must eventually call
+// Remove.
+func NewServer(settings ...string) (*Server, error) { return NewServerIn("", settings...) }
 
-// CreateIn is like Create, but keeps the server's data in a new folder in parent.
-func CreateIn(parent string, settings ...string) (*Server, error) {
+// NewServerIn is like NewServer, but keeps the server's data in a new folder in parent.
+func NewServerIn(parent string, settings ...string) (*Server, error) {
 	programs, err := findPrograms()
 	if err != nil {
 		return nil, fmt.Errorf("%w: install it, initdb and postgres are needed", err)
 	}
-	return createServer(programs, parent, settings)
+	return newServer(programs, parent, settings)
 }
 
 // Kill kills the server's main process with SIGKILL, as the kernel's out-of-memory killer does. The
