@@ -66,14 +66,14 @@ type Config struct {
 	// can still be using an earlier registry. If it is false, the executor confirms changes made in
 	// its first 3 s only when those 3 s have passed.
 	FreshNATS bool `kong:"-"`
-	// SkippedConsumers returns the runners' consumers that have skipped messages: NATS lost their
+	// SkippingConsumers returns the runners' consumers that have skipped messages: NATS lost their
 	// state, and they were recreated after the last message of their stream. The executor delivers
 	// the skipped messages to the runners again, and then calls OnRedelivered. nil means that no
 	// consumer has skipped messages.
-	SkippedConsumers func() ([]SkippingConsumer, error) `kong:"-"`
+	SkippingConsumers func() ([]SkippingConsumer, error) `kong:"-"`
 	// OnRedelivered is called when a consumer's skipped messages have been delivered again. After
-	// that, SkippedConsumers must no longer return the consumer. OnRedelivered is required if
-	// SkippedConsumers is set.
+	// that, SkippingConsumers must no longer return the consumer. OnRedelivered is required if
+	// SkippingConsumers is set.
 	OnRedelivered func(SkippingConsumer) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL and migrates it. It retries while the
 	// server is unavailable, until the second context (starting) is done; only ctx limits the

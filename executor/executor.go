@@ -103,7 +103,7 @@ type executor struct {
 	follower       *consistency.Follower   // applies the registry's changes to registryIndex
 	membership     *consistency.Membership // tracks the processes that follow the registry
 	databaseCopy   *databasecopy.RegistryCopier
-	mirrorMonitor  *edit.MirrorWatchdog // nil without --registry-copy
+	mirrorWatchdog *edit.MirrorWatchdog // nil without --registry-copy
 	editor         *edit.Editor
 	changeNotifier *changes.Notifier
 	queueWatcher   *queues.Watcher
@@ -239,7 +239,7 @@ func (e *executor) restoreRegistryAndCreateEditor(ctx context.Context) (err erro
 		return err
 	}
 	if e.config.RegistryCopy != "" {
-		if e.mirrorMonitor, err = edit.NewMirrorWatchdog(e.NATS, e.config.RegistryCopy,
+		if e.mirrorWatchdog, err = edit.NewMirrorWatchdog(e.NATS, e.config.RegistryCopy,
 			e.follower.CatchUp, e.Log); err != nil {
 			return err
 		}
@@ -350,7 +350,7 @@ func (e *executor) newHandler(ctx context.Context) (http.Handler, error) {
 		DefaultPlan:      c.DefaultPlan,
 		PublicURL:        c.PublicURL,
 		Reachability:     reachability.New(c.PublicURL, e.membership),
-		TestSender:       testsend.New(),
+		TestSendClient:   testsend.New(),
 		RecorderConsumer: stream.RecorderConsumerName,
 		Retention:        c.Retention,
 		Tracer:           tracing.Tracer(e.Ops.TracerProvider, "executor"),
@@ -421,7 +421,7 @@ func (e *executor) startRecording(ctx context.Context) {
 		SenderPreset:           e.editor.SenderPreset,
 		WorkflowInAccountSince: e.workflowInAccountSince,
 		OnDatabaseBehind:       audit.RecopyAll,
-		SkippingConsumers:      e.config.SkippedConsumers,
+		SkippingConsumers:      e.config.SkippingConsumers,
 		OnRedelivered:          e.config.OnRedelivered,
 	})
 	e.Go(ctx, e.recorder.Run)
@@ -488,8 +488,8 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	// The database copy must keep running when ctx is done, because a change in flight is confirmed
 	// only when the copy has it. e.Stop ends it after the HTTP server has stopped.
 	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
-	if e.mirrorMonitor != nil {
-		e.Go(ctx, e.mirrorMonitor.Run)
+	if e.mirrorWatchdog != nil {
+		e.Go(ctx, e.mirrorWatchdog.Run)
 	}
 	e.Go(ctx, func(ctx context.Context) {
 		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {

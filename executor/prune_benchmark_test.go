@@ -93,10 +93,9 @@ func besidePruning(
 }
 
 // appliedUntil records one batch every 50 ms and returns how long each of them took. It stops when
-// the channel done is closed. If done is nil, it stops after as many batches as the parameter least
-// says.
+// done is closed or, if done is nil, after count batches.
 func appliedUntil(
-	b *testing.B, records store.Store, least int, done <-chan struct{},
+	b *testing.B, records store.Store, count int, done <-chan struct{},
 ) (took []time.Duration) {
 	b.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -107,7 +106,7 @@ func appliedUntil(
 			return took
 		case <-tick.C:
 		}
-		if done == nil && len(took) == least {
+		if done == nil && len(took) == count {
 			return took
 		}
 		batch := freshBatch()

@@ -26,7 +26,7 @@ import (
 // their records.
 func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
-	copied *databasecopy.RegistryCopier,
+	copier *databasecopy.RegistryCopier,
 	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &lostStreamCheck{
@@ -45,7 +45,7 @@ func readinessChecks(
 		}},
 		{Component: "executor registry", Probe: follower.CatchUp},
 		{Component: "executor registry copy", Probe: func(context.Context) error {
-			return copied.UnusableReason()
+			return copier.UnusableReason()
 		}},
 		{Component: "executor database", Probe: database.Ping},
 	}

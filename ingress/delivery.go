@@ -49,7 +49,7 @@ type delivery struct {
 	verified     bool
 	verdict      sender.Verdict // the result of verifying the request
 
-	id      admission.DeliveryID // the delivery ID, once identified is true
+	id      admission.DeliveryID // the delivery ID, once idKnown is true
 	idKnown bool                 // id is known; its ID may be ""
 }
 

@@ -179,10 +179,10 @@ func (l *lastRefused) agent() string {
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderObservation
-	full bool // if true, Count discards every observation and returns false
+	full bool // if true, Observe discards every observation and returns false
 }
 
-func (s *seenSenders) Observe(_, _, _ string, seen report.SenderObservation) (counted bool) {
+func (s *seenSenders) Observe(_, _, _ string, seen report.SenderObservation) (observed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen

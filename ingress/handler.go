@@ -79,10 +79,10 @@ type filteredRequestCounter interface {
 }
 
 // senderObserver collects observations about senders, for example that a request was verified or
-// refused. counted is false if the observation was discarded. It is implemented by
+// refused. observed is false if the observation was discarded. It is implemented by
 // *report.SenderObserver.
 type senderObserver interface {
-	Observe(workflowID, nodeID, preset string, seen report.SenderObservation) (counted bool)
+	Observe(workflowID, nodeID, preset string, seen report.SenderObservation) (observed bool)
 }
 
 // newHandler returns a handler with the settings in c and the dependencies in d.

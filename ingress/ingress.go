@@ -163,23 +163,23 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		e.Go(context.WithoutCancel(ctx), run)
 	}
 
-	limits, space := admission.NewLimiter(), storage.New(e.snapshot.AccountCount)
+	limiter, space := admission.NewLimiter(), storage.New(e.snapshot.AccountCount)
 	following, err := storage.Follow(ctx, e.JetStream, space, e.Log)
 	if err != nil {
 		return err
 	}
 	e.Add(following.Stop)
-	talk, err := gossip.Start(e.NATS, limits, space, e.snapshot, e.Log)
+	exchange, err := gossip.Start(e.NATS, limiter, space, e.snapshot, e.Log)
 	if err != nil {
 		return err
 	}
-	e.Add(talk.Stop)
+	e.Add(exchange.Stop)
 	//nolint:contextcheck // it is renewed until the last response is sent
 	e.lease = consistency.NewLease(e.NATS, e.follower)
 	e.Add(e.lease.Stop)
 	publisher := withInFlightCount(e.streams, e.config.Publishing)
 	e.handler = newHandler(e.config, dependencies{
-		admission:            admission.New(e.snapshot, limits),
+		admission:            admission.New(e.snapshot, limiter),
 		lease:                e.lease,
 		publisher:            withRoomCheck(publisher, e.config.CheckRoom),
 		space:                space,

@@ -53,7 +53,7 @@ func (h *handler) recordTriggerAndStartSpan(d *delivery) {
 }
 
 // beginRequest starts the event of a request. route is the pattern that the path matches, or "" if
-// the event has no route.
+// the request has no route.
 func (h *handler) beginRequest(d *delivery, route string) {
 	h.metrics.inFlight.Inc()
 	d.event = requestEvent{start: time.Now(), route: route}

@@ -20,20 +20,20 @@ func TestProbe(t *testing.T) {
 	if len(keys) != 1 || len(keys[0]) != 32 {
 		t.Fatalf("%d keys", len(keys))
 	}
-	ask := func(path, token, question string) received {
+	send := func(path, token, challenge string) received {
 		return s.send(request{
 			path:   path,
 			token:  token,
-			header: map[string]string{probe.Header: question},
+			header: map[string]string{probe.Header: challenge},
 		})
 	}
 	plain := s.send(request{path: "/webhooks/-"})
 	before := s.messages()
 	for _, path := range []string{"/webhooks/-", "/webhooks/active", "/webhooks/once"} {
 		for range 3 { // more than the rate limit of "once"
-			question := probe.NewChallenge(keys)
-			a := ask(path, "", question.HeaderValue())
-			if !question.IsValidResponse(a.header.Get(probe.Header)) {
+			challenge := probe.NewChallenge(keys)
+			a := send(path, "", challenge.HeaderValue())
+			if !challenge.IsValidResponse(a.header.Get(probe.Header)) {
 				t.Errorf("%s: %v", path, a.header)
 			}
 			a.header.Del(probe.Header)
@@ -42,20 +42,20 @@ func TestProbe(t *testing.T) {
 				!maps.EqualFunc(a.header, plain.header, func(a, b []string) bool {
 					return strings.Join(a, "") == strings.Join(b, "")
 				}) {
-				t.Errorf("%s: the answer is not as ever: %+v", path, a)
+				t.Errorf("%s: the response is not as ever: %+v", path, a)
 			}
 		}
 	}
 	used := probe.NewChallenge(keys)
-	ask("/webhooks/-", "", used.HeaderValue())
+	send("/webhooks/-", "", used.HeaderValue())
 	for what, a := range map[string]received{
-		"used before": ask("/webhooks/-", "", used.HeaderValue()),
-		"of a stranger": ask("/webhooks/-", "",
+		"used before": send("/webhooks/-", "", used.HeaderValue()),
+		"of a stranger": send("/webhooks/-", "",
 			probe.NewChallenge([][]byte{probe.NewKey()}).HeaderValue()),
-		"nonsense": ask("/webhooks/-", "", "x.y"),
-		"where it might start": ask("/webhooks/active", s.token["active"],
+		"nonsense": send("/webhooks/-", "", "x.y"),
+		"where it might start": send("/webhooks/active", s.token["active"],
 			probe.NewChallenge(keys).HeaderValue()),
-		"elsewhere": ask("/", "", probe.NewChallenge(keys).HeaderValue()),
+		"elsewhere": send("/", "", probe.NewChallenge(keys).HeaderValue()),
 	} {
 		if _, ok := a.header[probe.Header]; ok {
 			t.Errorf("%s: %v", what, a.header)

@@ -231,6 +231,10 @@ func TestASenderWhosePlanIsUnknown(t *testing.T) {
 	if err := s.PutPlans(t.Context(), plans); err != nil {
 		t.Fatal(err)
 	}
+	// PutPlans does not wait for the ingress.
+	if err := s.AwaitInForce(t.Context(), s.RegistryIndex.Plans().Revision); err != nil {
+		t.Fatal(err)
+	}
 	s.expect("a delivery", s.to("active", request{body: "{}"}), 403, "webhooks_not_in_plan")
 	if a := s.to("active", request{
 		method: "OPTIONS", header: map[string]string{"WebHook-Request-Origin": "example.com"},

@@ -180,7 +180,7 @@ func TestALateAnswerIsRead(t *testing.T) {
 			response.StatusCode != http.StatusContinue {
 			t.Fatal(response, err)
 		}
-		// Wait for longer than the write deadline, which counts from the headers.
+		// Wait longer than the write deadline, which is counted from when the headers were read.
 		<-time.After(600 * time.Millisecond)
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)

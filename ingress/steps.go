@@ -30,7 +30,8 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).checkFilter,      // a request that does not match the node's filter starts nothing
 }
 
-// runSteps returns the outcome of a request: it calls parse, then each step, then startExecution.
+// runSteps returns the outcome of a request: it calls parseHead, then each step, then
+// startExecution.
 func (h *handler) runSteps(d *delivery, workflowID string) outcome {
 	if refusal := h.parseHead(d, workflowID); refusal != nil { // 2 to 4
 		return outcome{refusal: refusal}
@@ -133,9 +134,9 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		}
 		seen.CapturedSecret = sealed
 	}
-	counted := h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	observed := h.senders.Observe(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
 	// After a 200, the sender would not send the secret again.
-	if !counted && made.CapturedSecret != "" {
+	if !observed && made.CapturedSecret != "" {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	h.metrics.handshakes[s.Preset()].Inc()

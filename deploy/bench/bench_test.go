@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Run measures every variant, even in one short round, and prints the tables.
+// RunSpeed measures every variant, even in one short round, and prints the tables.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

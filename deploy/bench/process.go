@@ -92,7 +92,7 @@ func (p *process) awaitLine(ctx context.Context, matches func(string) bool) erro
 // launcher starts the processes of one variant. Its fields are the settings of these processes.
 type launcher struct {
 	binFolder      string // folder of the programs; "" means that this binary acts as all of them
-	otherBinFolder string // like bin, but for the other build, with which this one is compared
+	otherBinFolder string // like binFolder, for the build with which this one is compared
 	folder         string
 	name           string
 	profileFolder  string // folder for CPU profiles; "" means that none are written

@@ -191,11 +191,10 @@ func (s *system) startCountingUnrecorded(ctx context.Context, period time.Durati
 	}
 }
 
-// findRecordedTimes determines when the samples were recorded. Call it after the load. A record
-// contains only the time at which the executor began the record's batch, but the executor's log has
-// the times at which batches were committed and acknowledged. The first of these times after the
-// beginning of a batch is the end of the same batch, because the executor processes one batch at a
-// time.
+// findRecordedTimes determines when the samples were recorded. Call it once the load has ended. A
+// record contains only the time at which the executor began the record's batch, but the executor's
+// log has the times at which batches were committed and acknowledged. The executor processes one
+// batch at a time, so the first such time after the beginning of a batch is the end of that batch.
 func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
 	if len(samples) == 0 {
 		return nil

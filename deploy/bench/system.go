@@ -415,16 +415,16 @@ func (s *system) awaitProcessed(ctx context.Context) error {
 	return awaitZero(ctx, recordTimeout, s.countUnprocessed)
 }
 
-// awaitZero calls unrecorded repeatedly until it returns 0 or an error. It returns an
-// error if this takes longer than timeout.
+// awaitZero calls count repeatedly until it returns 0 or an error. It returns an error if this
+// takes longer than timeout.
 func awaitZero(
-	ctx context.Context, timeout time.Duration, unrecorded func(context.Context) (int, error),
+	ctx context.Context, timeout time.Duration, count func(context.Context) (int, error),
 ) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var left int
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
-		left, err = unrecorded(ctx)
+		left, err = count(ctx)
 		return left == 0 || err != nil
 	})
 	if left > 0 && err == nil {

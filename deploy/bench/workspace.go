@@ -22,8 +22,8 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, progress: terminal.NewProgressLine(out)}, err
 }
 
-// startSystem starts a system and adds it to the workspace. Even if start returns an error, a later
-// call of close ends the processes that start has started.
+// startSystem starts a system and adds it to the workspace. Even if startSystem returns an error, a
+// later call of close ends the processes that it has started.
 func (p *workspace) startSystem(
 	ctx context.Context, install installer, b *launcher,
 ) (*system, error) {

@@ -142,7 +142,7 @@ func (r *Release) useReleaseImages(name string, content []byte) []byte {
 	}
 }
 
-// pathsWithParents returns the set of the paths of the files and of all folders above them.
+// pathsWithParents returns, as a set, the paths of the files and of all their parent folders.
 func pathsWithParents(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {

@@ -116,10 +116,10 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false, nil
 			}
-			skipped := executor.SkippingConsumer{Stream: streamName, Consumer: consumer}
+			skipping := executor.SkippingConsumer{Stream: streamName, Consumer: consumer}
 			// Record that this consumer skips messages. Otherwise the executor would end the
 			// unfinished executions as failed, instead of redelivering them.
-			return true, recordSkippedConsumer(c.DataDir, skipped)
+			return true, recordSkippingConsumer(c.DataDir, skipping)
 		},
 		Log: func(level slog.Level, line string) {
 			if level >= slog.LevelWarn {
@@ -138,31 +138,31 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// skippedConsumersFolder is a folder inside the data folder. It holds an empty file for each runner
-// consumer that was recreated to begin after the last message, so that it skips the start messages
-// of unfinished executions. The file is kept until the executor has redelivered them.
-const skippedConsumersFolder = "passed-over"
+// skippingConsumersFolder is a folder inside the data folder. It holds an empty file for each
+// runner consumer that was recreated to begin after the last message, so that it skips the start
+// messages of unfinished executions. The file is kept until the executor has redelivered them.
+const skippingConsumersFolder = "passed-over"
 
-// skippedConsumerFile returns the path of a consumer's file in skippedConsumersFolder. The file is
-// named CONSUMER, or STREAM.CONSUMER if the consumer is not on the shared stream.
-func skippedConsumerFile(dataDir string, c executor.SkippingConsumer) string {
+// skippingConsumerFile returns the path of a consumer's file in skippingConsumersFolder. The file
+// is named CONSUMER, or STREAM.CONSUMER if the consumer is not on the shared stream.
+func skippingConsumerFile(dataDir string, c executor.SkippingConsumer) string {
 	name := c.Consumer
 	if c.Stream != stream.ExecutionsName {
 		name = c.Stream + "." + c.Consumer
 	}
-	return filepath.Join(dataDir, skippedConsumersFolder, name)
+	return filepath.Join(dataDir, skippingConsumersFolder, name)
 }
 
-func recordSkippedConsumer(dataDir string, c executor.SkippingConsumer) error {
-	if err := durable.MkdirAll(filepath.Join(dataDir, skippedConsumersFolder), 0o700); err != nil {
+func recordSkippingConsumer(dataDir string, c executor.SkippingConsumer) error {
+	if err := durable.MkdirAll(filepath.Join(dataDir, skippingConsumersFolder), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(skippedConsumerFile(dataDir, c), nil, 0o600)
+	return durable.WriteFile(skippingConsumerFile(dataDir, c), nil, 0o600)
 }
 
-// skippedConsumers returns the consumers that have a file in skippedConsumersFolder.
-func skippedConsumers(dataDir string) (skipped []executor.SkippingConsumer, err error) {
-	files, err := os.ReadDir(filepath.Join(dataDir, skippedConsumersFolder))
+// skippingConsumers returns the consumers that have a file in skippingConsumersFolder.
+func skippingConsumers(dataDir string) (skipping []executor.SkippingConsumer, err error) {
+	files, err := os.ReadDir(filepath.Join(dataDir, skippingConsumersFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -172,16 +172,16 @@ func skippedConsumers(dataDir string) (skipped []executor.SkippingConsumer, err 
 			streamName, consumer = stream.ExecutionsName, file.Name()
 		}
 		if strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
-			skipped = append(skipped,
+			skipping = append(skipping,
 				executor.SkippingConsumer{Stream: streamName, Consumer: consumer})
 		}
 	}
-	return skipped, err
+	return skipping, err
 }
 
-// forgetSkippedConsumer removes a consumer's file from skippedConsumersFolder.
-func forgetSkippedConsumer(dataDir string, c executor.SkippingConsumer) error {
-	return os.Remove(skippedConsumerFile(dataDir, c))
+// forgetSkippingConsumer removes a consumer's file from skippingConsumersFolder.
+func forgetSkippingConsumer(dataDir string, c executor.SkippingConsumer) error {
+	return os.Remove(skippingConsumerFile(dataDir, c))
 }
 
 // maxMessageBytes returns the maximum message size in bytes: NATS's default of 1 MiB, or more if

@@ -204,8 +204,8 @@ func (l *installation) listenAndStartTelemetry(ctx context.Context) (err error) 
 		return err
 	}
 	l.Add(stopOps)
-	if l.telemetry.TracerProvider, stopTraces, err = otlp.Start(ctx, "hookstart-local",
-		l.log); err != nil {
+	l.telemetry.TracerProvider, stopTraces, err = otlp.Start(ctx, "hookstart-local", l.log)
+	if err != nil {
 		return err
 	}
 	l.Add(stopTraces)
@@ -239,11 +239,11 @@ func (l *installation) configureServices(adminToken string) {
 	l.executorConfig.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executorConfig.AdminToken = adminToken
 	l.executorConfig.Publishing, l.executorConfig.FreshNATS = new(atomic.Int64), true
-	l.executorConfig.SkippedConsumers = func() ([]executor.SkippingConsumer, error) {
-		return skippedConsumers(c.DataDir)
+	l.executorConfig.SkippingConsumers = func() ([]executor.SkippingConsumer, error) {
+		return skippingConsumers(c.DataDir)
 	}
 	l.executorConfig.OnRedelivered = func(consumer executor.SkippingConsumer) error {
-		return forgetSkippedConsumer(c.DataDir, consumer)
+		return forgetSkippingConsumer(c.DataDir, consumer)
 	}
 	if !c.NoDemo {
 		l.executorConfig.DemoQueue = demoQueue

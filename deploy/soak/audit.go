@@ -23,20 +23,19 @@ type ledgerAuditResult struct {
 	// wrongStatus holds the executions whose recorded status differs from the final status that a
 	// runner reported.
 	wrongStatus []string
-	// skipped is the number of executions that no runner received, that an executor ended as
-	// failed for the lack of a report, and for which nodeDiskWasFull returns true: NATS has skipped
-	// them.
+	// skipped is the number of executions that NATS skipped: no runner received them, an executor
+	// ended them as failed because no report arrived, and nodeDiskWasFull returns true for them.
 	skipped int
 	// wrongRefusals holds the deliveries that were refused permanently although their workflow was
 	// always active.
 	wrongRefusals []string
 	oddities      []string // contradictions that do not fit any other kind
-	// wronglyDeduplicated is the number of deliveries with a response that was marked as
+	// wronglyDeduplicatedCount is the number of deliveries with a response that was marked as
 	// deduplicated although no earlier request can have been stored.
-	wronglyDeduplicated     int
-	refusedButStoredByFault map[string]int
-	refusedButStoredWithID  int // stored, but refused until the sender gave up; had a delivery ID
-	unansweredButStored     int // stored although the sender got no response and did not retry
+	wronglyDeduplicatedCount int
+	refusedButStoredByFault  map[string]int
+	refusedButStoredWithID   int // stored, but refused until the sender gave up; had a delivery ID
+	unansweredButStored      int // stored although the sender got no response and did not retry
 
 	ownStreams     []string       // names of the streams that queues have of their own
 	storedByStream map[string]int // number of stored executions by the stream of their starts
@@ -118,7 +117,7 @@ func (a *ledgerAuditResult) auditAcknowledgedExecutions(
 					timeAndFaults(d, incidents), d.originals))
 		}
 		if d.wronglyDeduplicated {
-			a.wronglyDeduplicated++
+			a.wronglyDeduplicatedCount++
 		}
 		if d.permanentRefusal != "" {
 			a.wrongRefusals = append(a.wrongRefusals,

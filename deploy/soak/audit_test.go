@@ -223,7 +223,7 @@ func found(a *ledgerAuditResult) string {
 		all = append(all, "ghost:"+cause)
 	}
 	all = append(all, slices.Repeat([]string{"given-up"}, a.refusedButStoredWithID)...)
-	all = append(all, slices.Repeat([]string{"misjudged"}, a.wronglyDeduplicated)...)
+	all = append(all, slices.Repeat([]string{"misjudged"}, a.wronglyDeduplicatedCount)...)
 	all = append(all, slices.Repeat([]string{"unheard"}, a.unansweredButStored)...)
 	return strings.Join(all, " ")
 }
@@ -231,7 +231,7 @@ func found(a *ledgerAuditResult) string {
 // auditStreamPlacement reports executions that are in the wrong stream, and queues' own streams
 // that hold no executions. Executions of a queue with its own stream belong in that stream, and all
 // others in the shared stream.
-func TestAuditQueues(t *testing.T) {
+func TestAuditStreamPlacement(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{
 		"a": {queue: "default", streamName: "EXECUTIONS"},

@@ -65,7 +65,7 @@ type faultInjector struct {
 
 	mu           sync.Mutex
 	busyTargets  map[string]bool // names of the targets with a fault or in recovery
-	targetsFreed chan struct{}   // closed and replaced whenever slots become free
+	targetsFreed chan struct{}   // closed and replaced whenever targets become free
 	incidents    []incident
 	problems     []string
 	// unreportedAcks holds the times at which a simulated faulty runner acknowledged start messages
@@ -92,18 +92,18 @@ func newFaultInjector(
 }
 
 // shuffledFaults returns faults of every kind for every target, in random order, but leaves out
-// some kinds for some targets at random. All NATS nodes share one slot: at most one of the three
+// some kinds for some targets at random. All NATS nodes share one target: at most one of the three
 // has a fault, because the other two must work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
-	add := func(kind string, slots []string, shortest, longest time.Duration, inject injectFunc) {
+	add := func(kind string, targets []string, shortest, longest time.Duration, inject injectFunc) {
 		if len(f.kindFilter) > 0 && !slices.ContainsFunc(f.kindFilter, func(part string) bool {
 			return strings.Contains(kind, part)
 		}) {
 			return
 		}
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
-		all = append(all, fault{kind: kind, targets: slots, inject: inject, duration: lasts})
+		all = append(all, fault{kind: kind, targets: targets, inject: inject, duration: lasts})
 	}
 	rolled := map[string][]string{}
 	for _, s := range f.installation.listeningServices() {
@@ -131,13 +131,13 @@ func (f *faultInjector) shuffledFaults() []fault {
 		f.injectUnknownReports,
 	)
 
-	slot := []string{"nodes"}
+	target := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDowntime, stopAndRestart(p.process, p.kill))
+		add("kill node", target, 0, longestDowntime, stopAndRestart(p.process, p.kill))
 		if p.disk != nil {
 			freeBytes := f.random.Uint64N(64 << 10)
-			add(faultNodeDiskFull, slot, shortestFault, longestFault, func(
+			add(faultNodeDiskFull, target, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
 				return fillNodeDisk(ctx, p, freeBytes, lasts)
@@ -147,28 +147,28 @@ func (f *faultInjector) shuffledFaults() []fault {
 		if f.random.IntN(2) == 0 {
 			links = f.installation.linksBetween(n, (n+1)%len(nodes))
 		}
-		add("cut between nodes", slot, shortestFault, longestFault,
+		add("cut between nodes", target, shortestFault, longestFault,
 			breakLinks(links, (*proxy.Proxy).Cut))
 		if n == f.random.IntN(len(nodes)) {
 			continue // each of the following faults takes long, so leave them out for one node
 		}
-		add("pause node", slot, shortestFault, longestFault, pauseProcess(p.process))
-		add("silence between nodes", slot, shortestFault, longestFault,
+		add("pause node", target, shortestFault, longestFault, pauseProcess(p.process))
+		add("silence between nodes", target, shortestFault, longestFault,
 			breakLinks(links, (*proxy.Proxy).Silence))
 	}
 	for _, queue := range f.installation.queuesWithOwnStream() {
-		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDownLeaders(queue))
+		add("step down leaders of an own stream", target, 0, time.Second, f.stepDownLeaders(queue))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDowntime, stopAndRestart(last.process, last.terminate))
+	add("stop node", target, 0, longestDowntime, stopAndRestart(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
 }
 
 // addFaultFunc adds a fault of the given kind to a set of faults. Its duration is chosen at random
-// between shortest and longest. slots are the names of the targets that must not have another fault
-// meanwhile.
-type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
+// between shortest and longest. targets are the names of the targets that must not have another
+// fault meanwhile.
+type addFaultFunc func(kind string, targets []string, shortest, longest time.Duration,
 	inject injectFunc)
 
 // addConnectionFaults adds faults in the connections of the services and the runners to NATS and
@@ -176,14 +176,14 @@ type addFaultFunc func(kind string, slots []string, shortest, longest time.Durat
 func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	for _, s := range slices.Concat(f.installation.listeningServices(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
-		slot := []string{s.name}
-		add("silence between "+kind+" and nodes", slot, shortestFault, longestFreeze,
+		target := []string{s.name}
+		add("silence between "+kind+" and nodes", target, shortestFault, longestFreeze,
 			breakLinks(s.natsLinks, (*proxy.Proxy).Silence))
 		if s.databaseLink != nil {
-			add("silence between executor and database", slot, shortestFault, longestFreeze,
+			add("silence between executor and database", target, shortestFault, longestFreeze,
 				breakLinks([]*proxy.Proxy{s.databaseLink}, (*proxy.Proxy).Silence))
 		} else if f.random.IntN(2) == 0 {
-			add("cut between "+kind+" and nodes", slot, shortestFault, longestFault,
+			add("cut between "+kind+" and nodes", target, shortestFault, longestFault,
 				breakLinks(s.natsLinks, (*proxy.Proxy).Cut))
 		}
 	}
@@ -192,13 +192,13 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 // addDatabaseFaults adds the faults in which the database is killed or its disk is full, and those
 // in which an executor is frozen, inside or outside of a transaction.
 func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
-	slot := []string{"database"}
-	add("kill database", slot, 0, longestDowntime, f.killAndRestartDatabase)
+	target := []string{"database"}
+	add("kill database", target, 0, longestDowntime, f.killAndRestartDatabase)
 	if f.databaseDisk != nil {
 		// Add one fault that leaves no free space, and one that leaves less than 64 KiB, so that
 		// some writes may still succeed.
 		for _, freeBytes := range []uint64{0, f.random.Uint64N(64 << 10)} {
-			add("full disk of database", slot, shortestFault, longestFault, func(
+			add("full disk of database", target, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
 				return f.fillDatabaseDisk(ctx, freeBytes, lasts)
@@ -212,7 +212,7 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		if lockTimeout {
 			kind += ", lock_timeout"
 		}
-		add(kind, slot, shortestLock, longestLock,
+		add(kind, target, shortestLock, longestLock,
 			func(ctx context.Context, lasts time.Duration) error {
 				return f.lockExecutionsTable(ctx, mode, lockTimeout, lasts)
 			})
@@ -282,24 +282,24 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minTargetsToBlockQueue is the minimum number of slots with which a waiting fault blocks the
+// minTargetsToBlockQueue is the minimum number of targets with which a waiting fault blocks the
 // queue: the faults behind it must wait until it has started. Otherwise, a fault that needs many
-// slots could wait forever, because faults with fewer slots would always take some of them.
+// targets could wait forever, because faults with fewer targets would always take some of them.
 const minTargetsToBlockQueue = 4
 
-// takeNextFault finds the first fault in the queue whose slots are all free, and occupies these
-// slots. It does not look behind a waiting fault that blocks the queue (see
+// takeNextFault finds the first fault in the queue whose targets are all free, and occupies these
+// targets. It does not look behind a waiting fault that blocks the queue (see
 // minTargetsToBlockQueue). It returns the fault, the rest of the queue, and true. If no fault can
 // start, it returns the unchanged queue and false. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
-		for _, slot := range next.targets {
-			free = free && !f.busyTargets[slot]
+		for _, target := range next.targets {
+			free = free && !f.busyTargets[target]
 		}
 		if free {
-			for _, slot := range next.targets {
-				f.busyTargets[slot] = true
+			for _, target := range next.targets {
+				f.busyTargets[target] = true
 			}
 			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
@@ -310,7 +310,7 @@ func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	return fault{}, queue, false
 }
 
-// inject injects a fault, records it as an incident, and frees its slots after the recovery.
+// inject injects a fault, records it as an incident, and frees its targets after the recovery.
 func (f *faultInjector) inject(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
@@ -332,8 +332,8 @@ func (f *faultInjector) inject(ctx context.Context, next fault) {
 		f.problems = append(f.problems,
 			next.kind+" ("+strings.Join(next.targets, ", ")+"): "+err.Error())
 	}
-	for _, slot := range next.targets {
-		delete(f.busyTargets, slot)
+	for _, target := range next.targets {
+		delete(f.busyTargets, target)
 	}
 	close(f.targetsFreed)
 	f.targetsFreed = make(chan struct{})
@@ -347,12 +347,11 @@ func (f *faultInjector) addRecordingStall(text string) {
 	f.recordingStalls = append(f.recordingStalls, text)
 }
 
-// hasFaultAt reports whether the target with the given slot currently has a fault or is recovering
-// from one.
-func (f *faultInjector) hasFaultAt(slot string) bool {
+// hasFaultAt reports whether the given target currently has a fault or is recovering from one.
+func (f *faultInjector) hasFaultAt(target string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.busyTargets[slot]
+	return f.busyTargets[target]
 }
 
 // pastIncidents returns a copy of the incidents so far.

@@ -166,12 +166,12 @@ func (i *installation) prepareHosts(
 	if err != nil {
 		return err
 	}
-	keys, err := newSecrets(i.folder, hosts)
+	secrets, err := newSecrets(i.folder, hosts)
 	if err != nil {
 		return err
 	}
 	return i.prepareSite(hosts, siteConfig{
-		secrets:              keys,
+		secrets:              secrets,
 		natsConfigPath:       config,
 		databaseURL:          database.URL(),
 		replicas:             len(hosts),

@@ -38,10 +38,10 @@ const unreadableReport = "\xff this is no report"
 // addDataLossFaults adds the faults that lose data: the database loses its latest transactions, the
 // registry is deleted, or a runner acknowledges executions without sending readable reports.
 func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
-	slot := []string{"database"}
-	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,
+	target := []string{"database"}
+	add("failover of database to a standby that lags", target, shortestRollback, longestRollback,
 		f.rollBackDatabase(true))
-	add("database put back from a copy", slot, shortestRollback, longestRollback,
+	add("database put back from a copy", target, shortestRollback, longestRollback,
 		f.rollBackDatabase(false))
 	for _, queue := range f.installation.queues() {
 		add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,

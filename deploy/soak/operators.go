@@ -40,8 +40,8 @@ const (
 	planWithoutWebhooks = "none"
 )
 
-// operatorNodeID is the ID of the trigger node of the workflows that operators change.
-const operatorNodeID = "node"
+// operatedNodeID is the ID of the trigger node of the workflows that operators change.
+const operatedNodeID = "node"
 
 // operators change the registry through random executors. Each operator has a separate account, and
 // queries every ingress and every executor after each confirmed change. A service may fail to
@@ -236,11 +236,11 @@ func (o *operator) putWorkflow(ctx context.Context, client *apiclient.Client) er
 		AccountID: o.name,
 		Name:      o.name,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers:  []api.PutTrigger{{NodeID: operatorNodeID}},
+		Triggers:  []api.PutTrigger{{NodeID: operatedNodeID}},
 	}); err != nil {
 		return err
 	}
-	t, err := client.Trigger(ctx, o.name, operatorNodeID)
+	t, err := client.Trigger(ctx, o.name, operatedNodeID)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 }
 
 func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) error {
-	t, err := client.RotateToken(ctx, o.name, operatorNodeID, 0)
+	t, err := client.RotateToken(ctx, o.name, operatedNodeID, 0)
 	if err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
-		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatorNodeID)
+		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNodeID)
 		switch {
 		case err != nil:
 			return err
@@ -463,7 +463,7 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	if o.exists {
 		o.checkExecutorResponse(ctx, e, strict, "the token", "the newest",
 			func(ctx context.Context) (string, error) {
-				t, err := client.Trigger(ctx, o.name, operatorNodeID)
+				t, err := client.Trigger(ctx, o.name, operatedNodeID)
 				switch t.Token {
 				case o.token:
 					return "the newest", err

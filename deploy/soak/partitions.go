@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// PartitionsConfig is the configuration of a soak of three hosts with network partitions. The
+// PartitionsConfig configures a soak test on three hosts with network partitions between them. The
 // struct tags define the program's flags.
 type PartitionsConfig struct {
 	Duration   time.Duration `help:"Duration of load and partitions." default:"10m"`

@@ -120,8 +120,7 @@ func (p *probes) recoveryTimes(
 	return first, all, p.added
 }
 
-// acceptedShare holds the number of accepted requests in a set of requests, and the size of the
-// set.
+// acceptedShare holds how many of all requests were accepted.
 type acceptedShare struct{ accepted, all int }
 
 func (s *acceptedShare) add(other acceptedShare) {

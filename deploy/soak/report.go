@@ -64,7 +64,7 @@ func (r *report) write(out io.Writer) {
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("skipped", a.skipped,
 		"given to no runner by a NATS server with a full disk, and ended as failed: dead letters")
-	line("misjudged", a.wronglyDeduplicated, "called deduplicated though nothing came before")
+	line("misjudged", a.wronglyDeduplicatedCount, "called deduplicated though nothing came before")
 	line("faults", len(r.incidents), formatCounts(countByKind(r.incidents)))
 	line("ended", len(r.processProblems), "processes that ended by themselves or not well")
 	printFirstLines(out, r.processProblems)
@@ -133,9 +133,9 @@ func (r *report) violationsErr() error {
 // falseRepeatsErr returns an error with the number of deliveries whose first response was wrongly
 // marked as deduplicated, or nil if there are none.
 func (r *report) falseRepeatsErr() error {
-	if r.audit.wronglyDeduplicated > 0 {
+	if r.audit.wronglyDeduplicatedCount > 0 {
 		return fmt.Errorf("%d first deliveries were answered deduplicated",
-			r.audit.wronglyDeduplicated)
+			r.audit.wronglyDeduplicatedCount)
 	}
 	return nil
 }

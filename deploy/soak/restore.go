@@ -145,8 +145,8 @@ func (i *installation) toggleAndCheckByEachExecutor(
 			continue
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.checkWorkflowEverywhere(ctx, s, toggledWorkflowID, i.toggledWebhookPath,
-			want); err != nil {
+		err := i.checkWorkflowEverywhere(ctx, s, toggledWorkflowID, i.toggledWebhookPath, want)
+		if err != nil {
 			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
 		}
 	}

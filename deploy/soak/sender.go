@@ -119,8 +119,8 @@ func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *ra
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := initialBackoff
 	for range maxAttempts {
-		if _, final := s.sendAndRecord(ctx, d, path,
-			s.ingressURLs[random.IntN(len(s.ingressURLs))]); final {
+		ingressURL := s.ingressURLs[random.IntN(len(s.ingressURLs))]
+		if _, final := s.sendAndRecord(ctx, d, path, ingressURL); final {
 			return
 		}
 		retry.Sleep(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))

@@ -76,7 +76,7 @@ func RunTakeover(ctx context.Context, c TakeoverConfig) (err error) {
 type takeoverRun struct {
 	config              *TakeoverConfig
 	network             *network.Network
-	keys                *secrets
+	secrets             *secrets
 	first, second       *installation
 	ledger              *ledger
 	newestCopiedAt      time.Time // when the first site stored the newest copied message
@@ -105,7 +105,7 @@ func (c *TakeoverConfig) runIn(
 		}
 	}
 	s := &takeoverRun{config: c, network: hosts, ledger: newLedger()}
-	if s.keys, err = newSecrets(folder, all); err != nil {
+	if s.secrets, err = newSecrets(folder, all); err != nil {
 		return err
 	}
 	var databases [2]*pgtest.Server
@@ -139,7 +139,7 @@ func (s *takeoverRun) prepareSites(
 	hosts []*network.Host,
 	databases [2]*pgtest.Server,
 ) error {
-	seed, err := os.ReadFile(s.keys.path("copy.nk"))
+	seed, err := os.ReadFile(s.secrets.path("copy.nk"))
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *takeoverRun) prepareSites(
 		}
 	}
 	if err := s.first.prepareSite(first, siteConfig{
-		secrets:        s.keys,
+		secrets:        s.secrets,
 		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "first-site.conf"),
 		databaseURL:    databases[0].URL(),
 		replicas:       len(first),
@@ -175,7 +175,7 @@ func (s *takeoverRun) prepareSites(
 		return err
 	}
 	return s.second.prepareSite(second, siteConfig{
-		secrets:        s.keys,
+		secrets:        s.secrets,
 		natsConfigPath: filepath.Join(s.config.NATSConfigFolder, "second-site.conf"),
 		databaseURL:    databases[1].URL(),
 		replicas:       1,
@@ -202,8 +202,8 @@ func (s *takeoverRun) runSecondSiteCommand(ctx context.Context, args ...string) 
 	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
 	//nolint:gosec // the program that is tested
 	cmd := exec.CommandContext(ctx, s.config.Hookstart, append(args,
-		"--nats-url="+s.second.nodes[0].url, "--nats-creds="+s.keys.path("admin.nk"),
-		"--nats-ca="+s.keys.path("ca.crt"))...)
+		"--nats-url="+s.second.nodes[0].url, "--nats-creds="+s.secrets.path("admin.nk"),
+		"--nats-ca="+s.secrets.path("ca.crt"))...)
 	output, err := cmd.CombinedOutput()
 	_, _ = s.config.Out.Write(output)
 	if err != nil {

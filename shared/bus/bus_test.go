@@ -264,7 +264,7 @@ func TestClosedForGood(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
+func TestRedactURLs(t *testing.T) {
 	for urls, want := range map[string]string{
 		"nats://a:b@h:1, h2:2":  "nats://h:1,h2:2",
 		"nats://token@h":        "nats://h",

@@ -218,17 +218,17 @@ func withoutPath(err error) error {
 func startAndRepair(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := startServer(o, log)
-	damaged := log.unreadableConsumers()
-	if err != nil || len(damaged) == 0 || o.Cluster != nil {
+	unreadable := log.unreadableConsumers()
+	if err != nil || len(unreadable) == 0 || o.Cluster != nil {
 		return ns, err
 	}
-	last, err := lastStreamSequences(ns, damaged)
+	last, err := lastStreamSequences(ns, unreadable)
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range damaged {
+	for i, c := range unreadable {
 		if err := o.resetConsumer(c, last[i]); err != nil {
 			return nil, err
 		}

@@ -47,9 +47,9 @@ func (o Options) resetConsumer(c unreadableConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
-	damaged, err := os.ReadFile(path) //nolint:gosec // the server's own folder
+	unreadable, err := os.ReadFile(path) //nolint:gosec // the server's own folder
 	if err == nil {
-		err = durable.WriteFile(aside, damaged, 0o600)
+		err = durable.WriteFile(aside, unreadable, 0o600)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the NATS server cannot read %s, which could not be copied: %w", path,

@@ -34,7 +34,7 @@ func (f jsonLineFormatter) Format(e *logrus.Entry) ([]byte, error) {
 
 // appendLine appends a log line to the buffer in the parameter line, and returns the extended
 // buffer. The log line is a JSON object that contains members and the standard fields, sorted by
-// name. append sorts members in place.
+// name. appendLine sorts members in place.
 func (f jsonLineFormatter) appendLine(
 	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {

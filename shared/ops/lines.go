@@ -45,8 +45,8 @@ type batchedLineWriter struct {
 	timer        *time.Timer // starts a write; nil until the first line is held back
 	timerRunning bool        // whether timer is running
 	writing      bool        // whether a goroutine has been started to write, and has not ended
-	// writeNow means that the goroutine that runs write must write the waiting lines immediately,
-	// instead of leaving them to the timer.
+	// writeNow means that the goroutine that runs writeWaitingLines must write the waiting lines
+	// immediately, instead of leaving them to the timer.
 	writeNow bool
 	// drained is closed when no lines are left. It is nil unless flush is waiting.
 	drained chan struct{}

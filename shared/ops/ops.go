@@ -81,14 +81,14 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Readiness: &Readiness{}}
 }
 
-// Start returns the log and the Ops of a service. If log is nil, it creates a log with
+// SetUp returns the log and the Ops of a service. If log is nil, it creates a log with
 // the given level.
 //
-// If the caller passes an existing Ops in given, Start returns that Ops, "" as bound, and
+// If the caller passes an existing Ops in given, SetUp returns that Ops, "" as bound, and
 // a stop that does nothing. If given is nil, it creates an Ops, marks the service as not ready, and
 // serves the Ops on addr until stop is called. bound is then the actual address, which differs from
 // addr if the port is 0.
-func Start(
+func SetUp(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {

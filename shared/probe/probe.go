@@ -33,7 +33,7 @@ func NewKey() []byte {
 }
 
 // Challenge asks whether a request has reached one of the ingresses that hold certain keys. Each
-// ingress answers it only once.
+// ingress responds to it only once.
 type Challenge struct {
 	nonce string
 	keys  [][]byte
@@ -90,11 +90,11 @@ func (r *Responder) Respond(challenge string) string {
 	}
 	nonce, signatures, _ := strings.Cut(challenge, ".")
 	want := []byte(sign(r.key, "question", nonce))
-	asked := false
+	addressed := false
 	for signature := range strings.SplitSeq(signatures, ".") {
-		asked = asked || hmac.Equal([]byte(signature), want)
+		addressed = addressed || hmac.Equal([]byte(signature), want)
 	}
-	if !asked || !r.recordNonceIfNew(nonce) {
+	if !addressed || !r.recordNonceIfNew(nonce) {
 		return ""
 	}
 	return sign(r.key, "answer", nonce)
@@ -113,7 +113,7 @@ func (r *Responder) recordNonceIfNew(nonce string) bool {
 }
 
 // sign returns the first half of the HMAC-SHA256 of purpose and nonce, in base64url. Half of it is
-// enough, because each question and each answer is used only once.
+// enough, because each challenge and each response is used only once.
 func sign(key []byte, purpose, nonce string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(purpose + " " + nonce))

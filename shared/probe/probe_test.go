@@ -10,39 +10,34 @@ import (
 func TestWhoCanAnswer(t *testing.T) {
 	mine, mate, stranger := probe.NewKey(), probe.NewKey(), probe.NewKey()
 	keys := [][]byte{mate, mine}
-	question := probe.NewChallenge(keys)
+	challenge := probe.NewChallenge(keys)
 	ingress := probe.NewResponder(mine)
-	answer := ingress.Respond(question.HeaderValue())
-	if answer == "" || !question.IsValidResponse(answer) {
-		t.Errorf("the answer %q to %q", answer, question.HeaderValue())
+	response := ingress.Respond(challenge.HeaderValue())
+	if response == "" || !challenge.IsValidResponse(response) {
+		t.Errorf("the response %q to %q", response, challenge.HeaderValue())
 	}
-	if again := ingress.Respond(question.HeaderValue()); again != "" {
-		t.Errorf("the same question is answered twice: %q", again)
+	if again := ingress.Respond(challenge.HeaderValue()); again != "" {
+		t.Errorf("the same challenge is answered twice: %q", again)
 	}
-	if answer := probe.NewResponder(
-		mate,
-	).Respond(
-		question.HeaderValue(),
-	); !question.IsValidResponse(
-		answer,
-	) {
+	other := probe.NewResponder(mate).Respond(challenge.HeaderValue())
+	if !challenge.IsValidResponse(other) {
 		t.Error("another ingress of the installation cannot answer")
 	}
-	if answer := probe.NewResponder(stranger).Respond(question.HeaderValue()); answer != "" {
-		t.Errorf("a stranger's ingress answers %q", answer)
+	if response := probe.NewResponder(stranger).Respond(challenge.HeaderValue()); response != "" {
+		t.Errorf("a stranger's ingress answers %q", response)
 	}
-	// Invalid answers, including a valid answer to another question, are refused.
+	// Invalid responses, including a valid response to another challenge, are refused.
 	old := probe.NewChallenge(keys)
 	for _, wrong := range []string{
-		"", question.HeaderValue(), strings.Split(question.HeaderValue(), ".")[2],
-		ingress.Respond(old.HeaderValue()), answer + ".",
+		"", challenge.HeaderValue(), strings.Split(challenge.HeaderValue(), ".")[2],
+		ingress.Respond(old.HeaderValue()), response + ".",
 	} {
-		if question.IsValidResponse(wrong) {
-			t.Errorf("%q is taken for an answer", wrong)
+		if challenge.IsValidResponse(wrong) {
+			t.Errorf("%q is taken for a response", wrong)
 		}
 	}
 	if probe.NewChallenge(nil).IsValidResponse("") {
-		t.Error("nobody's answer is taken for one")
+		t.Error("nobody's response is taken for one")
 	}
 }
 
@@ -56,8 +51,8 @@ func TestInvalidChallengesGetNoResponse(t *testing.T) {
 		probe.NewChallenge([][]byte{probe.NewKey()}).HeaderValue(),
 		probe.NewChallenge(nil).HeaderValue(),
 	} {
-		if answer := ingress.Respond(text); answer != "" {
-			t.Errorf("%q is answered %q", text, answer)
+		if response := ingress.Respond(text); response != "" {
+			t.Errorf("%q is answered %q", text, response)
 		}
 	}
 	if ingress.Respond(asked) == "" {
@@ -67,9 +62,9 @@ func TestInvalidChallengesGetNoResponse(t *testing.T) {
 	for i := range many {
 		many[i] = probe.NewKey()
 	}
-	question := probe.NewChallenge(many)
-	if answer := probe.NewResponder(many[0]).
-		Respond(question.HeaderValue()); !question.IsValidResponse(answer) {
+	challenge := probe.NewChallenge(many)
+	response := probe.NewResponder(many[0]).Respond(challenge.HeaderValue())
+	if !challenge.IsValidResponse(response) {
 		t.Error("of many ingresses, none can answer")
 	}
 }

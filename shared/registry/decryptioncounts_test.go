@@ -38,11 +38,11 @@ func TestSurvey(t *testing.T) {
 		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
-				{ID: "s", SealedText: box(first, registry.SenderSecretSealPurpose("wf", "n",
-					"s"))}, {
-					ID:        "p",
-					PublicKey: "in clear",
+				{
+					ID:         "s",
+					SealedText: box(first, registry.SenderSecretSealPurpose("wf", "n", "s")),
 				},
+				{ID: "p", PublicKey: "in clear"},
 			},
 			SealedSettings: map[string][]byte{
 				"v": box(second, registry.SenderSettingSealPurpose("wf", "n", "v")),

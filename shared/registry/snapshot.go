@@ -68,8 +68,8 @@ type WorkflowView struct {
 // nil.
 func (v WorkflowView) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
-// RateLimit returns the rate limit in force, or the zero RateLimit if the workflow has none and
-// Plan is nil.
+// RateLimit returns the workflow's own rate limit or, if it has none, that of its plan. It returns
+// the zero RateLimit if the workflow has none and Plan is nil.
 func (v WorkflowView) RateLimit() RateLimit {
 	switch {
 	case v.Workflow.RateLimit.Requests > 0:
@@ -94,7 +94,7 @@ type accountView struct {
 func (a *accountView) key() string { return a.id }
 
 // allowsActive reports whether the plan allows w to be active. If the plan limits the number of
-// active workflows, allows returns false for an inactive workflow.
+// active workflows, allowsActive returns false for an inactive workflow.
 func (a *accountView) allowsActive(w *CompiledWorkflow) bool {
 	return !a.hasActiveLimit ||
 		a.lastAllowed != nil && w.Active && w.compareActivation(a.lastAllowed) <= 0

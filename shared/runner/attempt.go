@@ -30,9 +30,9 @@ const reportOverheadBytes = 16 << 10
 
 // beginAttempt begins an attempt at the execution in msg, and does not wait for the handler, which
 // runs in a separate goroutine. The caller must have taken a concurrency slot. The slot is freed
-// when the handler has returned or has been abandoned. o is the lease of a message with an order
+// when the handler has returned or has been abandoned. state is that of a message with an order
 // key, and nil for all other messages.
-func (r *runner) beginAttempt(msg jetstream.Msg, o *laneMessageState) {
+func (r *runner) beginAttempt(msg jetstream.Msg, state *laneMessageState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -41,7 +41,7 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneMessageState) {
 		r.observeAndLogAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
-		r.markDone(&message{laneState: o})
+		r.markDone(&message{laneState: state})
 		return
 	}
 	m := &message{
@@ -52,14 +52,14 @@ func (r *runner) beginAttempt(msg jetstream.Msg, o *laneMessageState) {
 		start:         event.Start,
 		attempt:       int(min(meta.NumDelivered, 1<<30)),
 		receivedAt:    began,
-		laneState:     o,
+		laneState:     state,
 	}
 	if !r.inFlight.add(m) {
 		r.freeSlot()
 		r.markDone(m)
 		return
 	}
-	if o != nil {
+	if state != nil {
 		go r.runOrdered(r.startSpan(m, msg.Subject()), m)
 		return
 	}
@@ -149,9 +149,9 @@ var errHandlerNotCalled = errors.New(
 		"member may have it",
 )
 
-// runHandler calls the handler, with Options.Timeout as the limit. When the handler returns,
-// runHandler finishes the attempt, unless the handler has been abandoned before. ctx contains the
-// attempt's span.
+// runHandler calls the handler, for at most Options.Timeout. When the handler returns, runHandler
+// finishes the attempt, unless the handler has already been abandoned. ctx contains the attempt's
+// span.
 func (r *runner) runHandler(ctx context.Context, m *message) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -38,8 +38,9 @@ const (
 	// cancelCheckInterval is how often a runner that stays connected and finds no new keys checks
 	// that the bucket has not been replaced by a new one: see readNewKeys.
 	cancelCheckInterval = time.Second
-	// cancelCatchUpWait is how long a message waits for the runner to read all new keys. After
-	// that, the runner reads only the key of the message's own execution.
+	// cancelCatchUpWait is how long a message waits, before its handler is called, for the runner
+	// to read all new cancellations. After that, the runner reads only the key of the message's own
+	// execution.
 	cancelCatchUpWait = 200 * time.Millisecond
 	// minCancellationsToForget is the number of cancellations that a runner must know before it
 	// removes expired ones from memory for the first time.

@@ -343,10 +343,10 @@ func (r *runner) runLaneMessage(ctx context.Context, lane int, msg jetstream.Msg
 		return
 	}
 	r.unacknowledgedMessages.Add(1)
-	o := &laneMessageState{ended: make(chan struct{}), lane: lane}
+	state := &laneMessageState{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
-	r.beginAttempt(msg, o)
-	<-o.ended
+	r.beginAttempt(msg, state)
+	<-state.ended
 }
 
 // pullLane requests the next message of a lane. The message is nil if there is none at the moment;

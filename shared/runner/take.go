@@ -61,8 +61,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		failed++
 		if !isTemporary(err) || s.Own && failed >= maxPullFailures {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumerName(),
-				s.StreamName(r.Queue),
-				err)
+				s.StreamName(r.Queue), err)
 		}
 		sleep(ctx, maxPullPause)
 	}
@@ -93,20 +92,20 @@ func (r *runner) usesLongPoll(s *pullSource) bool {
 	return r.ownStreamSource.Load() == nil || r.lastExecutionFromOwnStream.Load() == s.Own
 }
 
-// takeFreeSlots waits for one token and then receives all that are available. It returns their
+// takeFreeSlots waits for a free slot and then takes all that are free. It returns their
 // number, or 0 if ctx ends first.
-func takeFreeSlots(ctx context.Context, tokens <-chan struct{}) (n int) {
+func takeFreeSlots(ctx context.Context, freeSlots <-chan struct{}) (n int) {
 	if ctx.Err() != nil {
-		return 0 // select would choose at random if there are tokens, too
+		return 0 // select would choose at random if there are free slots, too
 	}
 	select {
-	case <-tokens:
+	case <-freeSlots:
 	case <-ctx.Done():
 		return 0
 	}
 	for n = 1; ; n++ {
 		select {
-		case <-tokens:
+		case <-freeSlots:
 		default:
 			return n
 		}

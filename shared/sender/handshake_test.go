@@ -240,8 +240,7 @@ func TestWhatIsSpecial(t *testing.T) {
 		t.Error("header")
 	}
 	if s := compile(t, configOf(t, "slack")); !s.HandshakeNeedsBody() ||
-		!s.DeliveryIDMayBeInBody() ||
-		s.NeedsPublicURL() || s.Preset() != "slack" {
+		!s.DeliveryIDMayBeInBody() || s.NeedsPublicURL() || s.Preset() != "slack" {
 		t.Error("slack")
 	}
 	if s := compile(t, configOf(t, "twilio")); !s.NeedsPublicURL() {

@@ -155,7 +155,7 @@ func (r *Request) readForm() form {
 }
 
 // parseURLEncodedForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be
-// unescaped; if there are any, the result's field complete is false.
+// unescaped; if there are any, the result's field fullyParsed is false.
 func parseURLEncodedForm(text string) form {
 	f := form{fullyParsed: true}
 	for text != "" {

@@ -166,8 +166,8 @@ var nonPOSTHandshakes = sync.OnceValue(func() (all []handshake) {
 	for _, e := range presetTable() {
 		handshakes, err := e.compileHandshakes(nil)
 		if err != nil {
-			panic(fmt.Sprintf("sender: preset %s: %v", e.ID,
-				err)) // parsePresetTable has compiled them
+			// parsePresetTable has compiled them.
+			panic(fmt.Sprintf("sender: preset %s: %v", e.ID, err))
 		}
 		for _, h := range handshakes {
 			if h.httpMethod != deliveryHTTPMethod {

@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 func (s *Service) startOpsAndListener(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
-	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.Start(ctx, c.Name, c.Ops, c.Log,
+	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.SetUp(ctx, c.Name, c.Ops, c.Log,
 		c.LogLevel,
 		c.OpsAddr); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 // If the registry's copy has stopped following the original, the MirrorWatchdog makes the copy's
 // leader step down. The new leader, another server, follows the original immediately. Without the
-// monitor, NATS would keep the old leader, which waits longer after each failed attempt.
+// watchdog, NATS would keep the old leader, which waits longer after each failed attempt.
 func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	s := startThree(t)
 	nc := s.connect(t, "executor")
@@ -44,7 +44,7 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		return stalled != ""
 	})
 
-	monitor, err := edit.NewMirrorWatchdog(nc, registryCopy, func(context.Context) error {
+	watchdog, err := edit.NewMirrorWatchdog(nc, registryCopy, func(context.Context) error {
 		return nil // the original has a leader
 	}, logtest.Discard())
 	if err != nil {
@@ -64,7 +64,7 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		monitor.Run(watching)
+		watchdog.Run(watching)
 	}()
 	defer func() { stop(); <-stopped }()
 

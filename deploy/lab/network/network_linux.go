@@ -20,7 +20,7 @@ import (
 // connections.
 type Network struct {
 	subnetNumber int          // number of the subnet; no other network on this machine has it
-	reservation  net.Listener // reserves number; closed at the latest when the process ends
+	reservation  net.Listener // reserves subnetNumber; closed at the latest when the process ends
 	hosts        []*Host
 	created      []*Host // hosts whose namespaces were created
 	devices      []*os.File

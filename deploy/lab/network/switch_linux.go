@@ -43,10 +43,12 @@ type packet struct {
 }
 
 // newPacketSwitch starts a switch that forwards packets between the devices until all of them are
-// closed. addrs holds the index of each device, keyed by its address. The seed determines which
-// packets a link with a loss rate drops.
-func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
-	j := &packetSwitch{devices: devices, deviceIndexes: addrs}
+// closed. deviceIndexes holds the index of each device, keyed by its address. The seed determines
+// which packets a link with a loss rate drops.
+func newPacketSwitch(
+	devices []*os.File, deviceIndexes map[netip.Addr]int, seed uint64,
+) *packetSwitch {
+	j := &packetSwitch{devices: devices, deviceIndexes: deviceIndexes}
 	for from := range devices {
 		var ways []*oneWayLink
 		for to, device := range devices {

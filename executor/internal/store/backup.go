@@ -28,8 +28,8 @@ type Backups interface {
 // is a sequence of parts. They are stored as JSON in backups that are kept for years, so fields may
 // be added but never renamed.
 type BackupPart struct {
-	// Records holds records without their numbers of duplicates. These are in Duplicates, of this
-	// part or of a later one, because a number of duplicates can exist before its record does.
+	// Records holds records without their duplicate counts. The counts are in Duplicates, possibly
+	// of a later part. They are separate because a count can exist before its record does.
 	Records    []Record          `json:",omitempty"`
 	Duplicates []DuplicateCount  `json:",omitempty"`
 	Reports    []AppliedReport   `json:",omitempty"`

@@ -76,7 +76,7 @@ func (d DeadLetter) SortTime() time.Time {
 
 // ListDeadLetters returns at most limit dead letters, newest first by SortTime. At equal times,
 // records come before messages. last is the last dead letter on the previous page, or the zero
-// OnlyDeadLetters for the first page; only its time and its ID or sequence are used.
+// DeadLetter for the first page; only its time and its ID or sequence are used.
 func ListDeadLetters(
 	ctx context.Context, s interface {
 		Records

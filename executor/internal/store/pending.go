@@ -32,7 +32,7 @@ type PendingProgress struct {
 }
 
 // UnmatchedProgressExecutionIDs returns, in stored form, the execution IDs that occur in
-// batch.Progress but not in batch.New.
+// batch.Progress but not in batch.NewRecords.
 func UnmatchedProgressExecutionIDs(batch Batch) []string {
 	ids := ProgressExecutionIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.NewRecords))

@@ -32,11 +32,11 @@ type Batch struct {
 	// Otherwise, the execution would count as lost, because its old sequence no longer exists in
 	// the stream.
 	NewRecords []Record
-	// Progress holds steps, which are applied in order, after New. A late or duplicate step changes
-	// nothing, because execution.Status.Follows does not allow its status. A step whose Queue or
-	// WorkflowID differs from the record's changes nothing either, because a runner may report only
-	// on executions that it has received. A step of an unrecorded execution is kept, and applied
-	// when the execution is recorded.
+	// Progress holds steps, which are applied in order, after NewRecords. A late or duplicate step
+	// changes nothing, because execution.Status.Follows does not allow its status. A step whose
+	// Queue or WorkflowID differs from the record's changes nothing either, because a runner may
+	// report only on executions that it has received. A step of an unrecorded execution is kept,
+	// and applied when the execution is recorded.
 	Progress []execution.Progress
 	// PutAside holds messages to put aside, identified by stream sequence and subject. If a message
 	// is already put aside, the stored message is kept.

@@ -77,9 +77,9 @@ func storedAttempt(n int) int { return min(n, math.MaxInt32) }
 // unchanged.
 //
 // Sanitized sorts PutAside and Audit by key, so that concurrent executors lock the same rows in the
-// same order and cannot deadlock. New keeps the order of arrival: package postgres sorts it later,
-// for the same reason, but SQLite has a single writer and needs a fifth less CPU time to insert
-// records in the order of arrival.
+// same order and cannot deadlock. NewRecords keeps the order of arrival: package postgres sorts it
+// later, for the same reason, but SQLite has a single writer and needs a fifth less CPU time to
+// insert records in the order of arrival.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		RecoveredAside: slices.Clone(b.RecoveredAside),

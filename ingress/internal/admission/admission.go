@@ -22,11 +22,13 @@ type Registry interface {
 // Admission decides whether a request may start an execution. It is safe for concurrent use.
 type Admission struct {
 	registry Registry
-	limits   *Limiter
+	limiter  *Limiter
 }
 
-// New returns an Admission that looks up workflows in r and counts requests in limits.
-func New(r Registry, limits *Limiter) *Admission { return &Admission{registry: r, limits: limits} }
+// New returns an Admission that looks up workflows in r and counts requests in limiter.
+func New(r Registry, limiter *Limiter) *Admission {
+	return &Admission{registry: r, limiter: limiter}
+}
 
 // Trigger is the workflow and the trigger node that a request addresses by its path and token.
 type Trigger struct {
@@ -107,15 +109,15 @@ func (t Trigger) RequestsPerMinute() int {
 func (a *Admission) ApplyLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
-		if wait := a.limits.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
+		if wait := a.limiter.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
-			wait = max(wait, a.limits.waitTimeForRequest(t.Workflow.ID, t.view.RateLimit(), at))
+			wait = max(wait, a.limiter.waitTimeForRequest(t.Workflow.ID, t.view.RateLimit(), at))
 			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
 	}
 	// Pass the workflow ID from the registry. The one from the request is a substring of the
 	// request line, so keeping it would keep the token in memory.
-	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.RateLimit(), at); wait > 0 {
+	if wait := a.limiter.chargeRequest(t.Workflow.ID, t.view.RateLimit(), at); wait > 0 {
 		return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 	}
 	return nil
@@ -136,7 +138,7 @@ func (t Trigger) bytesPerDay() int64 { return t.view.Plan.BytesPerDay }
 
 // CountBody counts the bytes read from an admitted request's body against the account's limit.
 func (a *Admission) CountBody(t Trigger, bytes int, at time.Time) {
-	a.limits.AddBytes(t.Workflow.AccountID, t.bytesPerDay(), int64(bytes), at)
+	a.limiter.AddBytes(t.Workflow.AccountID, t.bytesPerDay(), int64(bytes), at)
 }
 
 // Workflow returns the current record of a workflow, or nil if it does not exist.

@@ -10,8 +10,8 @@ import (
 
 // A token that has been replaced is valid until it expires, and not a nanosecond longer.
 func TestTokensExpire(t *testing.T) {
-	limits := NewLimiter()
-	end := limits.origin.Add(time.Hour)
+	limiter := NewLimiter()
+	end := limiter.origin.Add(time.Hour)
 	workflow := &onlyWorkflow{
 		ID:        "workflow",
 		Active:    true,
@@ -24,7 +24,7 @@ func TestTokensExpire(t *testing.T) {
 			}},
 		},
 	}
-	a := New(workflow, limits)
+	a := New(workflow, limiter)
 	for _, c := range []struct {
 		token  string
 		at     time.Time

@@ -48,9 +48,9 @@ func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
 }
 
 func TestBytesPerDay(t *testing.T) {
-	limits := NewLimiter()
-	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)
-	now := limits.origin.Add(time.Hour)
+	limiter := NewLimiter()
+	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limiter)
+	now := limiter.origin.Add(time.Hour)
 	send := func(workflow string, declared int64, read int) time.Duration {
 		t.Helper()
 		trigger, refusal := admit(a, workflow, "token", declared, now)
@@ -90,9 +90,9 @@ func TestBytesPerDay(t *testing.T) {
 // If a request exceeds both the rate limit and the limit on bytes, the time to wait is the longer
 // of the two waits.
 func TestBothLimitsExceeded(t *testing.T) {
-	limits := NewLimiter()
-	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)
-	now := limits.origin.Add(time.Hour)
+	limiter := NewLimiter()
+	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limiter)
+	now := limiter.origin.Add(time.Hour)
 	expect := func(declared int64, want time.Duration) {
 		t.Helper()
 		for range 30 { // a refused request is not counted

@@ -175,17 +175,17 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 		"of this limit":    {Usage{Cost: time.Second, CostPerRequest: time.Second / 2}, false},
 		"of no known one":  {Usage{Cost: time.Second}, false},
 	} {
-		limits := NewLimiter()
-		limits.AddRemoteUsage("wf", c.used, limit, limits.origin)
-		if wait := limits.chargeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
+		limiter := NewLimiter()
+		limiter.AddRemoteUsage("wf", c.used, limit, limiter.origin)
+		if wait := limiter.chargeRequest("wf", limit, limiter.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}
 	}
 
-	limits := NewLimiter()
-	limits.chargeRequest("wf", old, limits.origin)
-	limits.chargeRequest("wf", limit, limits.origin)
-	if used := limits.DrainUsage()["wf"]; used != (Usage{
+	limiter := NewLimiter()
+	limiter.chargeRequest("wf", old, limiter.origin)
+	limiter.chargeRequest("wf", limit, limiter.origin)
+	if used := limiter.DrainUsage()["wf"]; used != (Usage{
 		Cost:           time.Second / 2,
 		CostPerRequest: time.Second / 2,
 	}) {
@@ -194,17 +194,17 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 }
 
 func TestLimitsForgetIdleWorkflows(t *testing.T) {
-	limits := NewLimiter()
+	limiter := NewLimiter()
 	limit := registry.RateLimit{Requests: 1, Window: time.Second}
-	at := limits.origin
+	at := limiter.origin
 	for n := range 10_000 {
-		limits.chargeRequest(strconv.Itoa(n), limit, at)
+		limiter.chargeRequest(strconv.Itoa(n), limit, at)
 	}
 	at = at.Add(2 * removeIdleInterval)
 	for n := range 1_000 { // enough for every shard to have some
-		limits.chargeRequest("again-"+strconv.Itoa(n), limit, at)
+		limiter.chargeRequest("again-"+strconv.Itoa(n), limit, at)
 	}
-	if kept := limits.remembered(); kept != 1_000 {
+	if kept := limiter.remembered(); kept != 1_000 {
 		t.Errorf("%d workflows are remembered", kept)
 	}
 }
@@ -231,23 +231,23 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 			{ID: "node", Tokens: []registry.HashedToken{{Hash: registry.HashToken("token")}}},
 		},
 	}
-	limits := NewLimiter()
+	limiter := NewLimiter()
 	const line = "POST /webhooks/workflow?token=token HTTP/1.1"
-	if _, refusal := admit(New(workflow, limits), line[15:23], "token", 0,
-		limits.origin); refusal != nil {
+	if _, refusal := admit(New(workflow, limiter), line[15:23], "token", 0,
+		limiter.origin); refusal != nil {
 		t.Fatal(refusal)
 	}
-	for id := range limits.DrainUsage() {
+	for id := range limiter.DrainUsage() {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}
 	}
-	for id := range limits.workflows.ShardFor("workflow").State.states {
+	for id := range limiter.workflows.ShardFor("workflow").State.states {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}
 	}
-	if limits.remembered() != 1 {
+	if limiter.remembered() != 1 {
 		t.Error("no limiter")
 	}
 }
@@ -268,28 +268,28 @@ func BenchmarkLimitsMemory(b *testing.B) {
 	limit := registry.RateLimit{Requests: 60, Window: time.Minute}
 	for b.Loop() {
 		before := inUse()
-		limits := NewLimiter()
-		at := limits.origin
+		limiter := NewLimiter()
+		at := limiter.origin
 		use := func(ids []string) {
 			for n, id := range ids {
 				at = at.Add(10 * time.Microsecond)
-				limits.chargeRequest(id, limit, at)
+				limiter.chargeRequest(id, limit, at)
 				if n%10_000 == 9_999 { // usage is announced ten times a second
-					limits.DrainUsage()
+					limiter.DrainUsage()
 				}
 			}
-			limits.DrainUsage()
+			limiter.DrainUsage()
 		}
 		use(ids)
-		if n := limits.remembered(); n != busy {
+		if n := limiter.remembered(); n != busy {
 			b.Fatalf("%d limiters", n)
 		}
 		b.ReportMetric((inUse()-before)/busy, "B/limiter")
 		at = at.Add(2 * removeIdleInterval)
 		use(ids[:afterwards])
-		b.ReportMetric(float64(limits.remembered()), "limiters-after-idling")
+		b.ReportMetric(float64(limiter.remembered()), "limiters-after-idling")
 		b.ReportMetric((inUse()-before)/1024, "KB-after-idling")
-		runtime.KeepAlive(limits)
+		runtime.KeepAlive(limiter)
 	}
 	runtime.KeepAlive(ids)
 }
@@ -303,11 +303,11 @@ func inUse() float64 {
 }
 
 func BenchmarkTake(b *testing.B) {
-	limits := NewLimiter()
+	limiter := NewLimiter()
 	limit := registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			limits.chargeRequest("workflow", limit, time.Now())
+			limiter.chargeRequest("workflow", limit, time.Now())
 		}
 	})
 }

@@ -35,7 +35,7 @@ const maxUsagesPerMessage = 5000
 type UsageExchange struct {
 	nc         *nats.Conn
 	instanceID string
-	limits     *admission.Limiter
+	limiter    *admission.Limiter
 	space      *storage.StreamSpace
 	registry   registryView
 	log        logrus.FieldLogger
@@ -53,63 +53,63 @@ type registryView interface {
 }
 
 // Start begins to exchange usage with the other ingresses. It announces the requests and bytes
-// counted in limits, and the stream space counted in space. It adds what the other ingresses
-// announce to limits and space.
+// counted in limiter, and the stream space counted in space. It adds what the other ingresses
+// announce to limiter and space.
 func Start(
-	nc *nats.Conn, limits *admission.Limiter, space *storage.StreamSpace, registry registryView,
+	nc *nats.Conn, limiter *admission.Limiter, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,
 ) (*UsageExchange, error) {
-	g := &UsageExchange{
-		nc: nc, instanceID: uuid.NewString(), limits: limits, space: space, registry: registry,
+	e := &UsageExchange{
+		nc: nc, instanceID: uuid.NewString(), limiter: limiter, space: space, registry: registry,
 		log:  log,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	var err error
-	if g.sub, err = nc.Subscribe(subject, g.receive); err != nil {
+	if e.sub, err = nc.Subscribe(subject, e.receive); err != nil {
 		return nil, fmt.Errorf("listen to the other ingresses: %w", err)
 	}
-	go g.run()
-	return g, nil
+	go e.run()
+	return e, nil
 }
 
 // Stop publishes a last announcement and waits until the exchange has stopped.
-func (g *UsageExchange) Stop() {
-	close(g.stop)
-	<-g.done
-	_ = g.sub.Unsubscribe()
+func (e *UsageExchange) Stop() {
+	close(e.stop)
+	<-e.done
+	_ = e.sub.Unsubscribe()
 }
 
-func (g *UsageExchange) run() {
-	defer close(g.done)
+func (e *UsageExchange) run() {
+	defer close(e.done)
 	tick := time.NewTicker(announceInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			g.publishUsage()
-		case <-g.space.Announce:
-			g.publishUsage()
-		case <-g.stop:
-			g.publishUsage()
+			e.publishUsage()
+		case <-e.space.Announce:
+			e.publishUsage()
+		case <-e.stop:
+			e.publishUsage()
 			return
 		}
 	}
 }
 
-func (g *UsageExchange) publishUsage() {
-	usage := &hookstartv1.RateUsage{InstanceId: g.instanceID}
-	for id, used := range g.limits.DrainUsage() {
+func (e *UsageExchange) publishUsage() {
+	usage := &hookstartv1.RateUsage{InstanceId: e.instanceID}
+	for id, used := range e.limiter.DrainUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
 			WorkflowId: id,
 			Cost:       int64(used.Cost),
 			Each:       int64(used.CostPerRequest),
 		})
 		if len(usage.GetWorkflows()) == maxUsagesPerMessage {
-			g.publish(usage)
+			e.publish(usage)
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	read, stored := g.limits.DrainBytes(), g.space.DrainUnannounced()
+	read, stored := e.limiter.DrainBytes(), e.space.DrainUnannounced()
 	for id := range stored {
 		read[id] += 0 // ensures that the account has an entry
 	}
@@ -120,47 +120,47 @@ func (g *UsageExchange) publishUsage() {
 			Stored:    stored[id],
 		})
 		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsagesPerMessage {
-			g.publish(usage)
+			e.publish(usage)
 			usage.Workflows, usage.Accounts = usage.Workflows[:0], usage.Accounts[:0]
 		}
 	}
 	if len(usage.GetWorkflows())+len(usage.GetAccounts()) > 0 {
-		g.publish(usage)
+		e.publish(usage)
 	}
 }
 
-func (g *UsageExchange) publish(usage *hookstartv1.RateUsage) {
+func (e *UsageExchange) publish(usage *hookstartv1.RateUsage) {
 	data, err := proto.Marshal(usage)
 	if err == nil {
-		err = g.nc.Publish(subject, data)
+		err = e.nc.Publish(subject, data)
 	}
 	if err != nil {
-		g.log.WithError(err).Debug("the admitted requests were not announced to the other " +
+		e.log.WithError(err).Debug("the admitted requests were not announced to the other " +
 			"ingresses")
 	}
 }
 
-func (g *UsageExchange) receive(msg *nats.Msg) {
+func (e *UsageExchange) receive(msg *nats.Msg) {
 	var usage hookstartv1.RateUsage
-	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.instanceID {
+	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == e.instanceID {
 		return
 	}
 	now := time.Now()
 	for _, w := range usage.GetWorkflows() {
-		if view, ok := g.registry.Lookup(w.GetWorkflowId()); ok && view.Plan != nil {
+		if view, ok := e.registry.Lookup(w.GetWorkflowId()); ok && view.Plan != nil {
 			used := admission.Usage{
 				Cost:           time.Duration(w.GetCost()),
 				CostPerRequest: time.Duration(w.GetEach()),
 			}
-			g.limits.AddRemoteUsage(view.Workflow.ID, used, view.RateLimit(), now)
+			e.limiter.AddRemoteUsage(view.Workflow.ID, used, view.RateLimit(), now)
 		}
 	}
 	for _, a := range usage.GetAccounts() {
 		if a.GetStored() != 0 {
-			g.space.AddRemoteUsage(a.GetAccountId(), a.GetStored())
+			e.space.AddRemoteUsage(a.GetAccountId(), a.GetStored())
 		}
-		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
-			g.limits.AddRemoteBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
+		if plan := e.registry.PlanOf(a.GetAccountId()); plan != nil {
+			e.limiter.AddRemoteBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
 		}
 	}
 }

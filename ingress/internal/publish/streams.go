@@ -19,7 +19,7 @@ type StreamRouter struct {
 	shared *StreamPublisher
 
 	byQueue atomic.Pointer[map[string]*StreamPublisher] // keyed by queue; replaced at each change
-	mu      sync.Mutex                                  // held while own is changed
+	mu      sync.Mutex                                  // held while byQueue is changed
 }
 
 // NewStreamRouter returns a StreamRouter that publishes to the shared stream through shared, which
@@ -89,7 +89,7 @@ func (s *StreamRouter) LastFailure(queue string, now time.Time) error {
 	return nil
 }
 
-// Close closes the DeliveryPublishers of the queues' own streams. Messages that have not been
+// Close closes the StreamPublishers of the queues' own streams. Messages that have not been
 // confirmed yet fail.
 func (s *StreamRouter) Close() {
 	s.mu.Lock()

@@ -48,7 +48,7 @@ type SenderObserver struct {
 }
 
 // senderKey identifies the sender of a node. It includes the preset, so that a sender and its
-// replacement are counted separately.
+// replacement are observed separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
 // NewSenderObserver returns a SenderObserver. It sends reports only while Run is running.
@@ -59,11 +59,11 @@ func NewSenderObserver(js jetstream.JetStream, log logrus.FieldLogger) *SenderOb
 }
 
 // Observe adds the observations from one request about the sender of a node. The node must exist,
-// and preset is the preset of its sender. If too many nodes already wait for the next report, Count
-// discards the observations and returns false.
+// and preset is the preset of its sender. If too many nodes already wait for the next report,
+// Observe discards the observations and returns false.
 func (s *SenderObserver) Observe(
 	workflowID, nodeID, preset string, seen SenderObservation,
-) (counted bool) {
+) (observed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := senderKey{workflowID, nodeID, preset}

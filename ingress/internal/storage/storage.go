@@ -124,7 +124,8 @@ type accountUsage struct {
 	// countedSinceSums is the number of bytes counted since the last sums or, if there are none,
 	// since nearFull was set.
 	countedSinceSums int64
-	// unannounced is the part of counts that has not been announced to the other ingresses yet.
+	// unannounced is how many of the bytes counted by this process have not been announced to the
+	// other ingresses yet.
 	unannounced int64
 }
 

@@ -59,9 +59,9 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	// has not applied.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	var lagging *consistency.UnconfirmedError
-	if err := r.Membership.AwaitInForce(soon, f.Revision()+1); !errors.As(err, &lagging) ||
-		!strings.Contains(lagging.Error(), consistency.RoleIngress) {
+	var unconfirmed *consistency.UnconfirmedError
+	if err := r.Membership.AwaitInForce(soon, f.Revision()+1); !errors.As(err, &unconfirmed) ||
+		!strings.Contains(unconfirmed.Error(), consistency.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}
 }

@@ -83,8 +83,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
-	var lagging *consistency.UnconfirmedError
-	if !errors.As(err, &lagging) || !strings.Contains(err.Error(), "ingress ") {
+	var unconfirmed *consistency.UnconfirmedError
+	if !errors.As(err, &unconfirmed) || !strings.Contains(err.Error(), "ingress ") {
 		t.Fatalf("a change that an ingress has not applied returned %v", err)
 	}
 	slow.ApplyMu.Unlock()
@@ -183,8 +183,8 @@ func TestAMembershipThatHearsNothing(t *testing.T) {
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	var lagging *consistency.UnconfirmedError
-	if err := membership.AwaitInForce(ctx, 1); !errors.As(err, &lagging) {
+	var unconfirmed *consistency.UnconfirmedError
+	if err := membership.AwaitInForce(ctx, 1); !errors.As(err, &unconfirmed) {
 		t.Errorf("nobody was heard: %v", err)
 	}
 	server.Resume()

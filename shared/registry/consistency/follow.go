@@ -152,7 +152,7 @@ func Follow(
 		recreate: make(chan struct{}, 1),
 		changed:  make(chan struct{}),
 	}
-	var consumer followedConsumer
+	var consumer consumerWithBucketEnd
 	err := retry.Do(ctx, func(ctx context.Context) error {
 		s, err := js.Stream(ctx, registry.Stream)
 		if err != nil {
@@ -234,7 +234,7 @@ func (f *Follower) finishLoading() {
 
 // run applies the consumer's messages, and recreates the consumer after a failure, until ctx is
 // done.
-func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
+func (f *Follower) run(ctx context.Context, consumer consumerWithBucketEnd) {
 	connected := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(connected)
 	for attempt := 0; ctx.Err() == nil; {
@@ -267,11 +267,11 @@ var errReconnected = errors.New("the connection to NATS was lost and is back")
 // the call may have been lost.
 func (f *Follower) createConsumerWhileConnected(
 	ctx context.Context, connected <-chan nats.Status,
-) (followedConsumer, error) {
+) (consumerWithBucketEnd, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
 	defer cancel()
 	type creation struct {
-		consumer followedConsumer
+		consumer consumerWithBucketEnd
 		err      error
 	}
 	created := make(chan creation, 1)
@@ -283,7 +283,7 @@ func (f *Follower) createConsumerWhileConnected(
 	case c := <-created:
 		return c.consumer, c.err
 	case <-connected:
-		return followedConsumer{}, errReconnected
+		return consumerWithBucketEnd{}, errReconnected
 	}
 }
 
@@ -303,10 +303,10 @@ func (f *Follower) pauseBeforeRetry(
 	}
 }
 
-// followedConsumer is a consumer and the bucket's end before the consumer was created. If the
+// consumerWithBucketEnd is a consumer and the bucket's end before the consumer was created. If the
 // consumer has nothing more to deliver, everything up to endBeforeCreation has been applied: see
 // bucketEnd.
-type followedConsumer struct {
+type consumerWithBucketEnd struct {
 	jetstream.Consumer
 	endBeforeCreation bucketEnd
 }
@@ -318,7 +318,7 @@ type followedConsumer struct {
 // The consumer may read a copy of the bucket, or a replica of that copy, that lags behind the
 // bucket. Reaching the end of the copy then does not prove that everything up to the bucket's end
 // has been applied, so createConsumer sets endBeforeCreation.lastSeq to 0.
-func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
+func (f *Follower) createConsumer(ctx context.Context) (consumerWithBucketEnd, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.lastQueriedEnd
 	f.mu.Unlock()
@@ -326,7 +326,7 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	if covers.lastSeq > revision {
 		last, at, err := f.readStreamEnd(ctx)
 		if err != nil {
-			return followedConsumer{}, err
+			return consumerWithBucketEnd{}, err
 		}
 		if server = at; last < covers.lastSeq {
 			covers.lastSeq = 0
@@ -347,7 +347,7 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	}
 	consumer, err := f.js.CreateConsumer(ctx, registry.Stream, config)
 	if err != nil {
-		return followedConsumer{}, err
+		return consumerWithBucketEnd{}, err
 	}
 	// The consumer may be on another server than the one that was queried. That server may lag
 	// behind, so reaching the end of its messages would not prove that everything up to the
@@ -355,7 +355,7 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	if covers.lastSeq > revision && serverOf(consumer) != server {
 		covers.lastSeq = 0
 	}
-	return followedConsumer{consumer, covers}, nil
+	return consumerWithBucketEnd{consumer, covers}, nil
 }
 
 // readStreamEnd returns the last sequence of the stream from which followers read, which may be a
@@ -392,7 +392,7 @@ func serverOf(consumer jetstream.Consumer) string {
 // re-established, or ctx is done.
 func (f *Follower) consume(
 	ctx context.Context,
-	consumer followedConsumer,
+	consumer consumerWithBucketEnd,
 	connected <-chan nats.Status,
 ) {
 	defer f.deleteConsumer(ctx, consumer.CachedInfo().Name)
@@ -427,7 +427,7 @@ func (f *Follower) consume(
 // pass to handle. ok is false if the bucket was reloaded or replaced after createConsumer had
 // chosen the consumer's first message. Such a consumer must not be used, because it would skip
 // earlier messages of the new bucket.
-func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
+func (f *Follower) beginConsuming(consumer consumerWithBucketEnd) (serial int, ok bool) {
 	f.applyMu.Lock()
 	defer f.applyMu.Unlock()
 	select {
@@ -677,8 +677,7 @@ func (f *Follower) checkOrReloadBucket(info *jetstream.StreamInfo, revision uint
 	f.mu.Lock()
 	switch {
 	case info.Created.Equal(f.bucketCreatedAt) && info.State.LastSeq >= revision &&
-		!f.bucketRewritten &&
-		!f.restoredFromCopy:
+		!f.bucketRewritten && !f.restoredFromCopy:
 		f.reloadNeededSince = time.Time{}
 	case f.reloadNeededSince.IsZero():
 		f.reloadNeededSince = time.Now()

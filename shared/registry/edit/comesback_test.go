@@ -167,7 +167,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// heldIndex is an index that receives no changes while a test holds the mutex hold.
+// heldIndex is an index whose Apply method blocks while a test has locked hold.
 type heldIndex struct {
 	*edit.RegistryIndex
 	hold sync.Mutex
@@ -299,9 +299,9 @@ func (s *storesWithNext) PublishMsg(
 	return s.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// PutWorkflow creates a workflow, but times out. The workflow's record is stored only when
-// PutWorkflow is called again. The node then has exactly one token and its sample payload, no
-// matter which of the two calls stored them.
+// The first call of PutWorkflow times out, and its write of the workflow's record reaches the
+// server only during a second call. Whichever call's record is stored, the node ends up with
+// exactly one token and its sample payload.
 func TestANewWorkflowThatIsStoredLate(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)

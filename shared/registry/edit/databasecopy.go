@@ -198,24 +198,24 @@ func awaitRestored(
 	}
 }
 
-// storedRevisions holds, for each bucket, the newest revision that a change has stored.
-type storedRevisions map[string]uint64
+// newestStoredRevisions holds, for each bucket, the newest revision that a change has stored.
+type newestStoredRevisions map[string]uint64
 
-// storedRevisionsKey is the context key of the storedRevisions of a change.
-type storedRevisionsKey struct{}
+// newestStoredRevisionsKey is the context key of the newestStoredRevisions of a change.
+type newestStoredRevisionsKey struct{}
 
 // recordStoredRevision records a revision that a change has stored, so that the change is confirmed
 // only once the DatabaseCopy contains the revision. It does nothing if ctx does not belong to a
 // change.
 func recordStoredRevision(ctx context.Context, bucket string, revision uint64) {
-	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
+	if m, ok := ctx.Value(newestStoredRevisionsKey{}).(newestStoredRevisions); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
 }
 
 // awaitDatabaseCopy waits until the DatabaseCopy, if there is one, contains the revision that m
 // holds for each bucket. If ctx is done first, it returns an *consistency.UnconfirmedError.
-func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
+func (e *Editor) awaitDatabaseCopy(ctx context.Context, m newestStoredRevisions) error {
 	if e.databaseCopy == nil {
 		return nil
 	}

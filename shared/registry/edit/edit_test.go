@@ -568,9 +568,12 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	awaited := awaitedCopy{}
 	e, err := edit.NewEditor(t.Context(), edit.Config{
-		JetStream: r.JetStream, RegistryIndex: r.RegistryIndex, Follower: r.Follower,
-		Lease:      r.Lease,
-		Membership: r.Membership, DatabaseCopy: awaited,
+		JetStream:     r.JetStream,
+		RegistryIndex: r.RegistryIndex,
+		Follower:      r.Follower,
+		Lease:         r.Lease,
+		Membership:    r.Membership,
+		DatabaseCopy:  awaited,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 // AwaitInForce waits until every process that may serve requests has applied everything that was
 // stored up to a revision.
 func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
-	return e.awaitConfirmed(ctx, revision, storedRevisions{})
+	return e.awaitConfirmed(ctx, revision, newestStoredRevisions{})
 }
 
 // storeAndConfirm stores a change with storeWithRetry, which calls try. Then it waits until the
@@ -124,8 +124,8 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 func (e *Editor) storeAndConfirm(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) error {
-	stored := storedRevisions{}
-	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
+	stored := newestStoredRevisions{}
+	ctx = context.WithValue(ctx, newestStoredRevisionsKey{}, stored)
 	revision, err := e.storeWithRetry(ctx, try)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (e *Editor) storeWithRetry(
 func (e *Editor) awaitConfirmed(
 	ctx context.Context,
 	revision uint64,
-	stored storedRevisions,
+	stored newestStoredRevisions,
 ) error {
 	if err := e.follower.AwaitApplied(ctx, revision); err != nil {
 		return err

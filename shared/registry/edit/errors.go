@@ -17,7 +17,8 @@ func mayBeStale(err error) bool {
 	return ok
 }
 
-// newMaybeStaleError returns a new sentinel error for a refusal that depends on the index.
+// newMaybeStaleError returns a sentinel error for a change that is refused because of the contents
+// of the index, which may be stale (see maybeStaleError).
 func newMaybeStaleError(text string) error { return &maybeStaleSentinelError{text} }
 
 type maybeStaleSentinelError struct{ text string }

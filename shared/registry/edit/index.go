@@ -247,8 +247,8 @@ func (r *RegistryIndex) QueueNames() []string {
 	defer r.mu.RUnlock()
 	names, now := slices.Collect(maps.Keys(r.current.workflowsPerQueue)), time.Now()
 	for name, settings := range r.current.queueSettings {
-		if _, used := r.current.workflowsPerQueue[name]; !used &&
-			settings.Record.HasSettingInForce(now) {
+		_, used := r.current.workflowsPerQueue[name]
+		if !used && settings.Record.HasSettingInForce(now) {
 			names = append(names, name)
 		}
 	}

@@ -60,7 +60,7 @@ func (e *Editor) CreateAPIKey(
 		}
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})
-	if _, lagging := errors.AsType[*consistency.UnconfirmedError](err); lagging {
+	if _, unconfirmed := errors.AsType[*consistency.UnconfirmedError](err); unconfirmed {
 		err = nil // a process that lags behind catches up before it rejects an unknown key
 	}
 	return k, err

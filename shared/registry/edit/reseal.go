@@ -52,24 +52,21 @@ func Reseal(
 	for list := index.Workflows("", "", page); len(list) > 0; list = index.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if err := done.countRecord(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID,
-				func(
-					data []byte,
-				) (registry.Record, error) {
-					return resealWorkflow(keys, w.ID, data)
-				})); err != nil {
+			reseal := func(data []byte) (registry.Record, error) {
+				return resealWorkflow(keys, w.ID, data)
+			}
+			key := registry.WorkflowPrefix + w.ID
+			if err := done.countRecord(resealRecord(ctx, records, key, reseal)); err != nil {
 				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.ID, err)
 			}
 			for _, node := range w.Triggers {
-				if err := done.countRecord(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID),
-					func(
-						data []byte,
-					) (registry.Record, error) {
-						return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
-					})); err != nil {
-					return done,
-						fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w",
-							node.NodeID, w.ID, err)
+				reseal := func(data []byte) (registry.Record, error) {
+					return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
+				}
+				key := secretsKey(w.ID, node.NodeID)
+				if err := done.countRecord(resealRecord(ctx, secrets, key, reseal)); err != nil {
+					return done, fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w",
+						node.NodeID, w.ID, err)
 				}
 			}
 			progress(done)
@@ -135,7 +132,7 @@ func (e *Editor) countDecryptableTokens(
 }
 
 // countRecord adds the result of resealRecord for one record: the record counts as read, and also
-// as written if written is true. If err is not nil, count adds nothing and returns err.
+// as written if written is true. If err is not nil, countRecord adds nothing and returns err.
 func (r *ResealResult) countRecord(written bool, err error) error {
 	if err != nil {
 		return err

@@ -222,9 +222,9 @@ func (e *Editor) SetSamplePayload(
 	if err := checkWorkflowPreconditions(ctx, have.Record); err != nil {
 		return err
 	}
-	stored := storedRevisions{}
+	stored := newestStoredRevisions{}
 	if err := e.storeSample(
-		context.WithValue(ctx, storedRevisionsKey{}, stored),
+		context.WithValue(ctx, newestStoredRevisionsKey{}, stored),
 		workflowID,
 		nodeID,
 		sample,
@@ -466,8 +466,8 @@ func (e *Editor) deleteSecretsOfRemovedNodes(
 	nodeIDs []string,
 	err error,
 ) error {
-	var lagging *consistency.UnconfirmedError
-	if err != nil && !errors.As(err, &lagging) {
+	var unconfirmed *consistency.UnconfirmedError
+	if err != nil && !errors.As(err, &unconfirmed) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),

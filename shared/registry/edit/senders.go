@@ -298,7 +298,7 @@ func (e *Editor) RevealCapturedSecrets(
 			}
 			return after, nil
 		})
-	if _, lagging := errors.AsType[*consistency.UnconfirmedError](err); lagging {
+	if _, unconfirmed := errors.AsType[*consistency.UnconfirmedError](err); unconfirmed {
 		err = nil // a later call would not return the secrets anymore
 	}
 	return texts, err
@@ -571,10 +571,9 @@ func (s *senderBuilder) addSettings(into *registry.Sender, settings map[string]s
 		default:
 			box := s.before.SealedSettings[known.Name]
 			if box == nil || s.decrypted.Settings[known.Name] != value {
+				purpose := registry.SenderSettingSealPurpose(s.workflowID, s.nodeID, known.Name)
 				var err error
-				if box, err = s.editor.keys.Seal([]byte(value),
-					registry.SenderSettingSealPurpose(s.workflowID, s.nodeID,
-						known.Name)); err != nil {
+				if box, err = s.editor.keys.Seal([]byte(value), purpose); err != nil {
 					return err
 				}
 			}

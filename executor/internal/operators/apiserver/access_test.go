@@ -725,8 +725,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// A key's holder can choose some texts, such as idempotency keys. No such text gives access to
-// another account, and no text that only resembles a key is accepted as a key.
+// The holder of an API key can choose some strings, such as idempotency keys. None of them gives
+// access to another account, and a string that merely resembles an API key is not accepted as one.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)

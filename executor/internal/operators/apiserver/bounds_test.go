@@ -27,7 +27,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		Role: operate.RoleViewer,
 	}
 	var open []operate.Subscription
-	for range operate.MaxWatchesPerCaller {
+	for range operate.MaxEventStreamsPerCaller {
 		watching, err := c.Operate.Watch(t.Context(), caller, time.Time{})
 		r.check(err)
 		open = append(open, watching)

@@ -91,18 +91,18 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // encodeJSON encodes v as JSON. Some members of v are JSON texts already, such as sample payloads.
-// These must stay unchanged, but encoding/json would compact them. encode therefore embeds v in a
-// struct that has empty fields with the same names, so that encoding/json omits these members.
-// encode then appends them to the result unchanged.
+// These must stay unchanged, but encoding/json would compact them. encodeJSON therefore embeds v in
+// a struct that has empty fields with the same names, so that encoding/json omits these members.
+// encodeJSON then appends them to the result unchanged.
 func encodeJSON(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:
-		return appendMembers(struct {
+		return encodeWithMembers(struct {
 			api.Trigger
 			SamplePayload *struct{} `json:"samplePayload,omitempty"`
 		}{Trigger: v}, jsonMember{"samplePayload", v.SamplePayload})
 	case api.ExecutionDetail:
-		return appendMembers(struct {
+		return encodeWithMembers(struct {
 			api.ExecutionDetail
 			Input  *struct{} `json:"input,omitempty"`
 			Output *struct{} `json:"output,omitempty"`
@@ -112,14 +112,14 @@ func encodeJSON(v any) ([]byte, error) {
 	}
 }
 
-// appendMembers encodes rest as a JSON object and appends members to it. rest must have at least
-// one field.
-func appendMembers(rest any, members ...jsonMember) ([]byte, error) {
-	text, err := encodeUnescapedJSON(rest)
+// encodeWithMembers encodes object as a JSON object and appends members to it. object must have at
+// least one field.
+func encodeWithMembers(object any, members ...jsonMember) ([]byte, error) {
+	text, err := encodeUnescapedJSON(object)
 	if err != nil {
 		return nil, err
 	}
-	text = text[:len(text)-1] // drop the closing brace; rest is never empty
+	text = text[:len(text)-1] // drop the closing brace; object has a field
 	for _, m := range members {
 		value := bytes.TrimSpace(m.encodedValue)
 		if len(value) == 0 {

@@ -198,13 +198,15 @@ type accountRow struct {
 	PlanForm, DeleteForm, EventsForm formView
 }
 
-// accountRow looks up an account's quota and returns the account's row.
+// accountRow looks up an account's limits and returns the account's row.
 func (c *Console) accountRow(ctx context.Context, account api.Account) (accountRow, error) {
-	q, err := c.accountView(ctx, account.ID)
+	view, err := c.accountView(ctx, account.ID)
+	planFields := map[string]string{"plan": view.Plan}
+	eventsFields := accountEventsFields(view.Events)
 	return accountRow{
-		accountView: q,
-		PlanForm:    newFormView(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
-		DeleteForm:  newFormView(ctx, formName("delete", q.ID), nil),
-		EventsForm:  newFormView(ctx, formName("events", q.ID), accountEventsFields(q.Events)),
+		accountView: view,
+		PlanForm:    newFormView(ctx, formName("plan", view.ID), planFields),
+		DeleteForm:  newFormView(ctx, formName("delete", view.ID), nil),
+		EventsForm:  newFormView(ctx, formName("events", view.ID), eventsFields),
 	}, err
 }

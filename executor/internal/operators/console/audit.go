@@ -91,7 +91,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	for _, entry := range found {
 		list.Rows = append(list.Rows, auditRowOf(entry))
 	}
-	list.Workflows, list.Accounts, err = c.filterSuggestions(ctx)
+	list.Workflows, list.Accounts, err = c.suggestionsForFilters(ctx)
 	return list, err
 }
 

@@ -51,14 +51,14 @@ type bulkDialog struct {
 
 // ItemsPhrase returns a phrase for the items to change, such as "all that match" or "the 3
 // selected".
-func (q bulkDialog) ItemsPhrase() string {
-	switch q.Selected {
+func (d bulkDialog) ItemsPhrase() string {
+	switch d.Selected {
 	case 0:
 		return "all that match"
 	case 1:
 		return "the selected one"
 	default:
-		return fmt.Sprintf("the %d selected", q.Selected)
+		return fmt.Sprintf("the %d selected", d.Selected)
 	}
 }
 
@@ -67,11 +67,11 @@ func (q bulkDialog) ItemsPhrase() string {
 // confirming would change all items that match the filters, because an empty selection stands for
 // all of them.
 func (p *postedForm) requireBulkConfirmation(action string) error {
-	question := bulkDialog{action, len(p.allValues[selectedField])}
-	if p.values[askedCountField] != strconv.Itoa(question.Selected) {
+	dialog := bulkDialog{action, len(p.allValues[selectedField])}
+	if p.values[askedCountField] != strconv.Itoa(dialog.Selected) {
 		delete(p.values, "confirmed")
 	}
-	return p.requireConfirmation(&question)
+	return p.requireConfirmation(&dialog)
 }
 
 // listedAt returns the time at which the page with the form was rendered.

@@ -117,7 +117,7 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 		list.RefusedID, list.RefusalMessage.Text, list.RefusalMessage.Focus = r.PathValue("id"),
 			p.Message, true
 	}
-	if list.Workflows, _, err = c.filterSuggestions(ctx); err != nil {
+	if list.Workflows, _, err = c.suggestionsForFilters(ctx); err != nil {
 		return list, err
 	}
 	for _, letter := range found {

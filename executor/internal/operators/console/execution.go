@@ -161,8 +161,7 @@ func (p executionPage) CanReplay() bool {
 	return p.Ended() && p.Request.StillStored && p.Request.Input != nil
 }
 
-// CanCancel reports whether the execution has not ended and its cancellation has not been
-// requested.
+// CanCancel reports whether the execution has not ended and nobody has requested its cancellation.
 func (p executionPage) CanCancel() bool {
 	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
 }

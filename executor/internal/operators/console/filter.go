@@ -48,9 +48,9 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// validValue returns the value of the query parameter name, or "" if valid returns false for this
-// value. In that case, it also adds a message about the ignored value; noun says in that message
-// what the value should have been, such as "status".
+// validValue returns the value of the query parameter called name. If valid returns false for the
+// value, validValue returns "" and adds a message that the value is ignored; noun says in the
+// message what the value should be, such as "status".
 func (f *filterReader) validValue(name, noun string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {

@@ -42,7 +42,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The map advice has a text for every code with which a webhook can refuse a request.
+// The map refusalAdvice has a text for every code with which a webhook can refuse a request.
 func TestEveryRefusalHasAdvice(t *testing.T) {
 	t.Parallel()
 	for _, code := range webhook.Codes() {

@@ -14,11 +14,11 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// nodeSettingForm completes f, the form for one setting of a trigger node. valuesOf converts the
+// completeNodeForm completes f, the form for one setting of a trigger node. valuesOf converts the
 // node's settings to the values of the form's fields. set changes the settings to the posted
 // values. saved is the message after the setting was saved, and gone is the message after it was
 // removed.
-func (c *Console) nodeSettingForm(
+func (c *Console) completeNodeForm(
 	f form, valuesOf func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
@@ -63,7 +63,7 @@ func filterFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) filterForm() *form {
-	return c.nodeSettingForm(form{
+	return c.completeNodeForm(form{
 		name:     "filter",
 		settings: []setting{{"filter", []string{"filter"}, quoteValuesOrNothing}},
 	}, filterFields, func(p *postedForm, s *api.TriggerSettings) error {
@@ -80,7 +80,7 @@ func orderKeyFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) orderKeyForm() *form {
-	return c.nodeSettingForm(form{
+	return c.completeNodeForm(form{
 		name:           "order",
 		fieldByAPIName: map[string]string{"orderKey": "place"},
 		settings:       []setting{{"order key", []string{"place"}, quoteValuesOrNothing}},
@@ -103,7 +103,7 @@ func answerFields(s *api.TriggerSettings) map[string]string {
 }
 
 func (c *Console) answerForm() *form {
-	return c.nodeSettingForm(form{
+	return c.completeNodeForm(form{
 		name:           "answer",
 		fieldByAPIName: map[string]string{"answer.waitSeconds": "wait"},
 		settings: []setting{{"answer", []string{"wait", "raw"}, func(values []string) string {

@@ -134,8 +134,8 @@ func (c *Console) revokeKeyForm() *form {
 	}
 }
 
-// durationChoice is an option of a form field that selects a time: the number of seconds that is
-// posted, and the text that is shown.
+// durationChoice is an option of a form field that selects a duration: the number of seconds that
+// is posted, and the text that is shown.
 type durationChoice struct{ Seconds, Text string }
 
 // keyLifetimeChoices are the choices for when a new key expires.

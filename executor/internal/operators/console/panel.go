@@ -69,7 +69,7 @@ func executionDuration(e operate.Execution) time.Duration {
 // Ended reports whether the execution has ended, including by rejection.
 func (r executionRow) Ended() bool { return execution.Status(r.Status).Final() }
 
-// maxFailureReasonLength is the maximum length, in characters, of a failure's cause in a list.
+// maxFailureReasonLength is the maximum length, in characters, of a failure's reason in a list.
 const maxFailureReasonLength = 300
 
 // FailureReason returns the first line of the execution's error, or "" if the execution did not
@@ -127,7 +127,7 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 	p.Filter, p.Ignored = parseExecutionListFilter(query)
 	err := c.fillRows(r.Context(), &p, query.Get("after"))
 	if err == nil && workflowID == "" {
-		p.Workflows, p.Accounts, err = c.filterSuggestions(r.Context())
+		p.Workflows, p.Accounts, err = c.suggestionsForFilters(r.Context())
 	}
 	return p, err
 }
@@ -223,13 +223,13 @@ func (p executionList) Events() string {
 // SelectedWorkflow returns the ID of the workflow whose executions are listed, or "" for all.
 func (p executionList) SelectedWorkflow() string { return cmp.Or(p.WorkflowID, p.Filter.Workflow) }
 
-// ReplayAll reports whether the list has a button that replays all rejected executions that match
-// the filters.
-func (p executionList) ReplayAll() bool { return p.supportsBulkReplay() && p.needsBulkForm() }
+// ShowsReplayAll reports whether the list has a button that replays all rejected executions that
+// match the filters.
+func (p executionList) ShowsReplayAll() bool { return p.supportsBulkReplay() && p.needsBulkForm() }
 
-// CancelAll reports whether the list has a button that cancels all executions that match the
+// ShowsCancelAll reports whether the list has a button that cancels all executions that match the
 // filters.
-func (p executionList) CancelAll() bool { return p.supportsBulkCancel() && p.needsBulkForm() }
+func (p executionList) ShowsCancelAll() bool { return p.supportsBulkCancel() && p.needsBulkForm() }
 
 // needsBulkForm reports whether the page must contain the bulk form: there are executions that it
 // may change, or a failure that it must show.
@@ -255,8 +255,8 @@ func (p executionList) supportsBulkCancel() bool {
 // maxSuggestions is the maximum number of workflows, and of accounts, suggested by a filter.
 const maxSuggestions = 200
 
-// filterSuggestions returns the first workflows and accounts, as suggestions for filters.
-func (c *Console) filterSuggestions(
+// suggestionsForFilters returns the first workflows and accounts, as suggestions for filters.
+func (c *Console) suggestionsForFilters(
 	ctx context.Context,
 ) (workflows, accounts []linkChoice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},

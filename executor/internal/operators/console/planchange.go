@@ -7,6 +7,6 @@ import (
 // planChange describes how another plan would affect an account's active workflows.
 type planChange struct {
 	operate.PlanChange
-	Account accountView
-	Rate    string // rate limit of the new plan
+	Account   accountView
+	RateLimit string // rate limit of the new plan
 }

@@ -16,9 +16,9 @@ func (c *Console) queuesHandler() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// queueForm sets the fields that all forms of a queue share, and returns the form. If the
+// completeQueueForm sets the fields that all forms of a queue share, and returns the form. If the
 // change is refused, the page shows the reason at the top.
-func (c *Console) queueForm(f form) *form {
+func (c *Console) completeQueueForm(f form) *form {
 	f.idPathParams, f.showProblemAsMessage = append([]string{"queue"}, f.idPathParams...), true
 	f.pageURL, f.showPage = listPageURL("/queues"), c.queuesHandler()
 	return &f
@@ -27,7 +27,7 @@ func (c *Console) queueForm(f form) *form {
 // pauseQueueForm returns the form that pauses or resumes a queue, depending on its button. The
 // field seconds is the length of the pause in seconds; 0 means until the queue is resumed.
 func (c *Console) pauseQueueForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:      "pause",
 		operation: "PauseQueue",
 		save: func(r *http.Request, p *postedForm) (string, error) {
@@ -61,7 +61,7 @@ var pauseChoices = []durationChoice{
 // groupLimitForm returns the form that limits how many executions a group of runners may have in
 // flight.
 func (c *Console) groupLimitForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:          "limit",
 		idPathParams:  []string{"group"},
 		operation:     "SetQueueGroup",
@@ -127,7 +127,7 @@ func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 // ownStreamForm returns the form that gives a queue its own stream, or changes the stream's
 // settings.
 func (c *Console) ownStreamForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:          "stream",
 		operation:     "SetQueueStream",
 		savesUnedited: true,
@@ -191,7 +191,7 @@ func (c *Console) saveOwnStream(r *http.Request, p *postedForm) (string, error) 
 
 // moveToSharedStreamForm returns the form that moves a queue back to the shared stream.
 func (c *Console) moveToSharedStreamForm() *form {
-	return c.queueForm(form{
+	return c.completeQueueForm(form{
 		name:      "drop-stream",
 		operation: "MoveQueueToSharedStream",
 		save: func(r *http.Request, _ *postedForm) (string, error) {

@@ -14,7 +14,7 @@ import (
 type accountView struct {
 	operate.Quota
 	ID, Name, Plan string
-	Rate           string // the plan's rate limit, for workflows without one of their own
+	RateLimit      string // the plan's rate limit, for workflows without one of their own
 	// Events holds the settings of the account's operator events. nil means that its events start
 	// no workflow.
 	Events *api.PutEvents
@@ -29,17 +29,17 @@ func (c *Console) accountViews(
 	ctx context.Context, accounts []api.Account,
 ) (all []accountView, err error) {
 	for _, account := range accounts {
-		q, err := c.accountView(ctx, account.ID)
+		view, err := c.accountView(ctx, account.ID)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, q)
+		all = append(all, view)
 	}
 	return all, nil
 }
 
 func accountViewOf(from operate.Quota) accountView {
-	q := accountView{
+	view := accountView{
 		Quota:  from,
 		ID:     from.Account.ID,
 		Name:   nameOrID(from.Account.Name, from.Account.ID),
@@ -47,22 +47,22 @@ func accountViewOf(from operate.Quota) accountView {
 		Events: from.Account.Events,
 	}
 	if from.Plan != nil {
-		q.Rate = rateLimitText(from.Plan.RateLimit)
+		view.RateLimit = rateLimitText(from.Plan.RateLimit)
 	}
-	return q
+	return view
 }
 
 // Text summarizes the quota in a few words, such as "3 of 10 active".
-func (q accountView) Text() string {
+func (a accountView) Text() string {
 	switch {
-	case q.Quota.Plan == nil:
+	case a.Quota.Plan == nil:
 		return "no plan"
-	case !q.Webhooks():
+	case !a.Webhooks():
 		return "no webhooks in this plan"
-	case !q.Limited():
-		return fmt.Sprintf("%s active, no limit", formatCount(q.Active))
+	case !a.Limited():
+		return fmt.Sprintf("%s active, no limit", formatCount(a.Active))
 	default:
-		return fmt.Sprintf("%s of %s active", formatCount(q.Active), formatCount(q.Max()))
+		return fmt.Sprintf("%s of %s active", formatCount(a.Active), formatCount(a.Max()))
 	}
 }
 
@@ -85,6 +85,6 @@ func workflowStateOf(w api.Workflow) workflowState {
 
 // HasKind reports whether the account's operator event settings name the given kind explicitly. If
 // they name no kind, which selects all kinds, it returns false.
-func (q accountView) HasKind(kind string) bool {
-	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
+func (a accountView) HasKind(kind string) bool {
+	return a.Events != nil && slices.Contains(a.Events.Kinds, kind)
 }

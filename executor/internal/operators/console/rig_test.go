@@ -100,7 +100,7 @@ func startAt(t *testing.T, publicURL string, change ...func(*operate.Config)) *r
 		Changes:          changed,
 		PublicURL:        publicURL,
 		Reachability:     checker,
-		TestSender:       testsend.New(),
+		TestSendClient:   testsend.New(),
 		RecorderConsumer: "executor",
 		Keyring:          keyring,
 	}

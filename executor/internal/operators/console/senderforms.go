@@ -292,7 +292,7 @@ func (c *Console) senderRemovalForm(
 }
 
 // requestedSender returns the sender of the trigger node that the request names. It returns an
-// error if the node has no sender, because somebody else may have removed the sender since the page
+// error if the node has no sender, which happens if somebody has removed the sender since the page
 // was loaded.
 func (c *Console) requestedSender(r *http.Request) (*api.Sender, error) {
 	node, err := c.Operate.TriggerNode(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),

@@ -71,7 +71,7 @@ type triggerPane struct {
 	// if the ID is combined from them.
 	DeliveryIDs  [][]requestField
 	MaxBodyBytes int64
-	Rate         string
+	RateLimit    string
 	Sample       string
 	Snippets     []snippet
 
@@ -233,7 +233,7 @@ func (c *Console) triggerPane(ctx context.Context, workflowID, nodeID string) (t
 		URL:         strings.TrimSuffix(got.URL, got.Token),
 		LoopbackURL: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
 		DeliveryIDs: deliveryIDFields(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
-		Rate: rateLimitText(got.RateLimit),
+		RateLimit: rateLimitText(got.RateLimit),
 	}
 	t.setFilterOrderAndAnswer(got)
 	t.FilterForm, t.OrderForm, t.AnswerForm = filterOrderAndAnswerForms(ctx, &api.TriggerSettings{

@@ -92,7 +92,9 @@ func (c *Console) hasAccountsAndWorkflows(
 
 func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
 	row = workflowRow{
-		ID: w.ID, Name: nameOrID(w.Name, w.ID), State: workflowStateOf(w),
+		ID:    w.ID,
+		Name:  nameOrID(w.Name, w.ID),
+		State: workflowStateOf(w),
 		Queue: w.Queue,
 	}
 	if row.Account, err = c.accountView(ctx, w.AccountID); err != nil {

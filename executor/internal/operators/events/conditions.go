@@ -136,8 +136,8 @@ func (e *Events) observeAcrossAccounts(
 	return s, err
 }
 
-// wantsKindOrRecovery reports whether an account has selected events of the kind, or of the
-// recovery from it.
+// wantsKindOrRecovery reports whether an account has selected events of a kind, or the events that
+// report the recovery.
 func wantsKindOrRecovery(setting *registry.EventSubscription, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.EventRecoveredSuffix)
 }
@@ -197,23 +197,23 @@ func queueStates(
 		if !named[q.Name] {
 			continue
 		}
-		f := conditionState{
+		state := conditionState{
 			queue:    q.Name,
 			badText:  fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
 			goodText: fmt.Sprintf("Queue %s is attended again.", q.Name),
 		}
 		switch waits := q.UnattendedDuration(now); {
 		case q.Incomplete, q.MembersUnknown() && q.Waiting > 0:
-			f.health = healthUnknown
+			state.health = healthUnknown
 		case waits >= unattendedAfter:
-			f.health = healthBad
+			state.health = healthBad
 		case !q.PausedSince.IsZero():
-			f.health, f.goodText = healthGood,
+			state.health, state.goodText = healthGood,
 				fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
 		case waits == 0:
-			f.health = healthGood
+			state.health = healthGood
 		}
-		found[q.Name] = f
+		found[q.Name] = state
 	}
 	return found
 }
@@ -234,7 +234,7 @@ func senderStates(
 			if node.Sender == nil || !ok {
 				continue
 			}
-			f := conditionState{
+			state := conditionState{
 				workflowID: w.ID,
 				badText: fmt.Sprintf("Requests to node %s of workflow %s are refused, the "+
 					"last one at %s: %s.", node.NodeID, w.ID, formatTime(s.RefusedAt),
@@ -244,13 +244,13 @@ func senderStates(
 			}
 			switch {
 			case s.RefusedAt.Before(setting.SubscribedAt):
-				f.health = healthGood
+				state.health = healthGood
 			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < senderRecoveryPeriod:
-				f.health = healthBad
+				state.health = healthBad
 			default:
-				f.health = healthGood
+				state.health = healthGood
 			}
-			found[subject] = f
+			found[subject] = state
 		}
 	}
 	return found
@@ -267,8 +267,8 @@ func storageStatesForWorkflows(
 ) map[string]conditionState {
 	found := map[string]conditionState{"": all[""]}
 	for _, w := range workflows {
-		if f, ok := all[w.Queue]; ok {
-			found[w.Queue] = f
+		if state, ok := all[w.Queue]; ok {
+			found[w.Queue] = state
 		}
 	}
 	return found
@@ -318,23 +318,23 @@ func (e *Events) storageStates(ctx context.Context) (map[string]conditionState, 
 // of that storage.
 func streamStorageState(
 	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
-) (f conditionState) {
+) (state conditionState) {
 	queue, own := stream.QueueOfOwnStream(info.Config.Name)
 	part := usedFraction(info.State.Bytes, info.Config.MaxBytes)
 	switch other := fullestTierFraction(account); {
 	case own:
-		f = storageState(part, "The stream of queue "+queue,
+		state = storageState(part, "The stream of queue "+queue,
 			"When it is full, requests for the queue are answered 503.")
 	case other > part:
-		f = storageState(other, "The storage of NATS",
+		state = storageState(other, "The storage of NATS",
 			"When it is full, requests are answered 503.")
 	default:
-		f = storageState(part, "The stream of executions",
+		state = storageState(part, "The stream of executions",
 			"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
 				"when it is full, all are.")
 	}
-	f.queue = queue
-	return f
+	state.queue = queue
+	return state
 }
 
 // fullestTierFraction returns the used fraction, from 0 to 1, of the fullest storage tier of the
@@ -362,17 +362,17 @@ func usedFraction(bytes uint64, limit int64) float64 {
 // condition continues.
 func storageState(usedFraction float64, storageName, consequence string) conditionState {
 	percent := 100 * usedFraction
-	f := conditionState{
+	state := conditionState{
 		badText:  fmt.Sprintf("%s is %.0f %% full. %s", storageName, percent, consequence),
 		goodText: fmt.Sprintf("%s has room again: it is %.0f %% full.", storageName, percent),
 	}
 	switch {
 	case usedFraction >= storageLowFraction:
-		f.health = healthBad
+		state.health = healthBad
 	case usedFraction < storageRecoveredFraction:
-		f.health = healthGood
+		state.health = healthGood
 	}
-	return f
+	return state
 }
 
 // conditionChanges returns which of an account's conditions have begun or ended. open holds the
@@ -382,7 +382,7 @@ func conditionChanges(
 	now time.Time, a *registry.Account, current statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {
 	now = store.StoredTime(now)
-	cause := func(kind, subject, text string, f conditionState) *store.EventCause {
+	cause := func(kind, subject, text string, state conditionState) *store.EventCause {
 		if !a.Events.Wants(kind) {
 			return nil
 		}
@@ -390,8 +390,8 @@ func conditionChanges(
 			ID:         fmt.Sprintf("%s:%s:%s:%d", kind, a.ID, subject, now.UnixMicro()),
 			AccountID:  a.ID,
 			Kind:       kind,
-			WorkflowID: f.workflowID,
-			Queue:      f.queue,
+			WorkflowID: state.workflowID,
+			Queue:      state.queue,
 			At:         now,
 			Text:       text,
 		}
@@ -399,23 +399,23 @@ func conditionChanges(
 	began := map[[2]string]bool{}
 	for _, c := range open {
 		began[[2]string{c.Kind, c.Subject}] = true
-		f, ok := current[c.Kind][c.Subject]
+		state, ok := current[c.Kind][c.Subject]
 		switch {
 		case !ok:
 			changes = append(changes,
 				store.OngoingConditionChange{OngoingCondition: c, Ended: true})
-		case f.health == healthGood:
+		case state.health == healthGood:
 			changes = append(changes, store.OngoingConditionChange{
 				OngoingCondition: c,
 				Ended:            true,
 				Cause: cause(c.Kind+registry.EventRecoveredSuffix, c.Subject,
-					f.goodText, f),
+					state.goodText, state),
 			})
 		}
 	}
 	for kind, subjects := range current {
-		for subject, f := range subjects {
-			if f.health == healthBad && !began[[2]string{kind, subject}] {
+		for subject, state := range subjects {
+			if state.health == healthBad && !began[[2]string{kind, subject}] {
 				changes = append(changes, store.OngoingConditionChange{
 					OngoingCondition: store.OngoingCondition{
 						AccountID: a.ID,
@@ -423,7 +423,7 @@ func conditionChanges(
 						Subject:   subject,
 						Since:     now,
 					},
-					Cause: cause(kind, subject, f.badText, f),
+					Cause: cause(kind, subject, state.badText, state),
 				})
 			}
 		}

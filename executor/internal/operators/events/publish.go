@@ -21,9 +21,9 @@ import (
 const maxPublishBatch = 50
 
 // publishEvents publishes the start messages of decided events, and marks the events as published.
-// If a queue's stream does not store a message, publish leaves out the workflows of that queue, so
-// that it tries the queue only once and reaches the events of all other queues. It returns the
-// errors of the queues that failed.
+// If a queue's stream does not store a message, publishEvents leaves out the workflows of that
+// queue, so that it tries the queue only once and reaches the events of all other queues. It
+// returns the errors of the queues that failed.
 func (e *Events) publishEvents(ctx context.Context) error {
 	failedQueues := map[string]bool{}
 	var failedWorkflows []string

@@ -60,8 +60,8 @@ func (e *Events) silenceStates(
 			if last.IsZero() {
 				continue // its tokens were never used
 			}
-			f, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
-			if err == nil && f.health == healthBad {
+			state, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
+			if err == nil && state.health == healthBad {
 				// last covers only requests that have an execution record. If the node has since
 				// received a request that started nothing, such as a filtered one, it is not silent
 				// either.
@@ -70,16 +70,16 @@ func (e *Events) silenceStates(
 					err = failed
 				} else if other.After(last) {
 					last = other
-					f, err = e.silenceState(ctx, now, setting, w, node.NodeID, last)
+					state, err = e.silenceState(ctx, now, setting, w, node.NodeID, last)
 				}
 			}
 			if err != nil {
 				return nil, err
 			}
-			if since, ok := began[subject]; ok && !last.After(since) && f.health == healthGood {
-				f.health = healthUnknown // the pace has changed, but no request came
+			if since, ok := began[subject]; ok && !last.After(since) && state.health == healthGood {
+				state.health = healthUnknown // the pace has changed, but no request came
 			}
-			found[subject] = f
+			found[subject] = state
 		}
 	}
 	return found, nil
@@ -91,8 +91,8 @@ func (e *Events) silenceStates(
 func (e *Events) silenceState(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,
-) (f conditionState, err error) {
-	f = conditionState{
+) (state conditionState, err error) {
+	state = conditionState{
 		health:     healthGood,
 		workflowID: w.ID,
 		goodText: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
@@ -105,26 +105,26 @@ func (e *Events) silenceState(
 	silence := now.Sub(from)
 	if after := setting.SilentAfter; after > 0 {
 		if silence >= after {
-			f.health = healthBad
-			f.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
-				"be told after %s.", nodeID, w.ID, formatTime(last), after)
+			state.health = healthBad
+			state.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It "+
+				"is to be told after %s.", nodeID, w.ID, formatTime(last), after)
 		}
-		return f, nil
+		return state, nil
 	}
 	if silence < minSilence {
-		return f, nil
+		return state, nil
 	}
 	usual, err := e.usualPace(ctx, w, nodeID, last)
 	if err != nil {
-		return f, err
+		return state, err
 	}
 	if usual.longestGap > 0 && silence >= silenceFactor*usual.longestGap {
-		f.health = healthBad
-		f.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
-			"pause of the 7 days before was about %s.",
+		state.health = healthBad
+		state.badText = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The "+
+			"longest pause of the 7 days before was about %s.",
 			nodeID, w.ID, formatTime(last), usual.longestGap)
 	}
-	return f, nil
+	return state, nil
 }
 
 // lastRequestTimes returns when each node's tokens were last used, by subject. It has no entry for

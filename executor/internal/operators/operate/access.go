@@ -170,9 +170,10 @@ func accessToExecution(id string) accessCheck {
 	}
 }
 
-// accessToDeadLetter returns the check for calls about one dead letter. A caller with access to a
-// single account may not access messages that were put aside, because their account is not reliably
-// known.
+// accessToDeadLetter returns the check for calls about one dead letter, which is either a failed
+// execution or a message that was put aside. To an execution, the usual rules apply. A caller with
+// access to a single account may not access a message that was put aside, because its account is
+// not reliably known.
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := parseMessageDeadLetterID(id); isMessage {

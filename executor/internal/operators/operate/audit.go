@@ -82,11 +82,8 @@ func (s *Service) AuditSignIn(ctx context.Context, caller Caller, refused bool) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	entry := edit.NewAuditEntry(edit.Actor{
-		Kind: string(caller.Kind), ID: caller.ID,
-		Name: caller.Name,
-	},
-		action)
+	actor := edit.Actor{Kind: string(caller.Kind), ID: caller.ID, Name: caller.Name}
+	entry := edit.NewAuditEntry(actor, action)
 	_ = s.config.Store.AddAudit(ctx, []store.AuditEntry{{
 		ID:        entry.ID,
 		At:        time.Now(),

@@ -93,7 +93,7 @@ var defaultWebhookEndpoint = webhookEndpoint{
 // body limit, and the public URL and the delivery ID headers of the first ingress that has them.
 // Config.PublicURL takes precedence over the ingresses' public URL.
 func (s *Service) ingressEndpoint() webhookEndpoint {
-	at := defaultWebhookEndpoint
+	e := defaultWebhookEndpoint
 	ingresses := s.config.Membership.IngressSettings()
 	// Sort the ingresses, whose order is random, to return the same result for each call.
 	slices.SortFunc(ingresses, func(a, b *consistency.IngressSettings) int {
@@ -103,22 +103,22 @@ func (s *Service) ingressEndpoint() webhookEndpoint {
 		return slices.Compare(a.DeliveryIDHeaders, b.DeliveryIDHeaders)
 	})
 	for i, settings := range ingresses {
-		if i == 0 || settings.MaxBodyBytes < at.maxBodyBytes {
-			at.maxBodyBytes = settings.MaxBodyBytes
+		if i == 0 || settings.MaxBodyBytes < e.maxBodyBytes {
+			e.maxBodyBytes = settings.MaxBodyBytes
 		}
 	}
 	for _, settings := range slices.Backward(ingresses) { // the settings of the first win
 		if len(settings.DeliveryIDHeaders) > 0 {
-			at.deliveryIDHeaders = settings.DeliveryIDHeaders
+			e.deliveryIDHeaders = settings.DeliveryIDHeaders
 		}
 		if settings.PublicURL != "" {
-			at.publicURL, at.publicURLConfigured = strings.TrimRight(settings.PublicURL, "/"), true
+			e.publicURL, e.publicURLConfigured = strings.TrimRight(settings.PublicURL, "/"), true
 		}
 	}
 	if s.config.PublicURL != "" {
-		at.publicURL, at.publicURLConfigured = s.config.PublicURL, true
+		e.publicURL, e.publicURLConfigured = s.config.PublicURL, true
 	}
-	return at
+	return e
 }
 
 // deliveryIDSources returns the places in a request, such as header:X-Id, in which an ingress looks
@@ -126,13 +126,13 @@ func (s *Service) ingressEndpoint() webhookEndpoint {
 // webhook.PriorityDeliveryIDHeaders, other places that the sender uses, and the remaining
 // configured headers. headers holds the names of the sources that are a single header. info is nil
 // if the node has no sender.
-func (at webhookEndpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
+func (e webhookEndpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
-	for first < len(at.deliveryIDHeaders) &&
-		slices.Contains(webhook.PriorityDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
+	for first < len(e.deliveryIDHeaders) &&
+		slices.Contains(webhook.PriorityDeliveryIDHeaders(), e.deliveryIDHeaders[first]) {
 		first++
 	}
-	for _, name := range at.deliveryIDHeaders {
+	for _, name := range e.deliveryIDHeaders {
 		sources = append(sources, headerSourcePrefix+name)
 	}
 	if info != nil {

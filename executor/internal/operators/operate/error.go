@@ -83,11 +83,11 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
 		return failed(api.CodeNotFound, "There is no "+missing.Item+".")
 	}
-	if lagging, ok := errors.AsType[*consistency.UnconfirmedError](err); ok {
+	if unconfirmed, ok := errors.AsType[*consistency.UnconfirmedError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
 				"change: that is safe, and waits again.",
-			strings.Join(lagging.LaggingProcesses, ", ")))
+			strings.Join(unconfirmed.LaggingProcesses, ", ")))
 	}
 	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		return failed(api.CodeNotConfirmed,

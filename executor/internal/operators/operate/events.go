@@ -146,7 +146,8 @@ func apiCondition(c store.OngoingCondition) api.EventCondition {
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string { return registry.EventKinds() }
 
-// apiEventSubscription converts operator event settings to the API's form. nil becomes nil.
+// apiEventSubscription converts a subscription to operator events to the API's form. nil becomes
+// nil.
 func apiEventSubscription(e *registry.EventSubscription) *api.PutEvents {
 	if e == nil {
 		return nil

@@ -174,15 +174,15 @@ func valueAt(place string, r *sender.Request) string {
 	if err != nil {
 		return ""
 	}
-	value := key.Key(r)
-	if len(value) <= maxValueBytes {
-		return value
+	orderKey := key.Key(r)
+	if len(orderKey) <= maxValueBytes {
+		return orderKey
 	}
 	end := maxValueBytes
-	for !utf8.RuneStart(value[end]) {
+	for !utf8.RuneStart(orderKey[end]) {
 		end--
 	}
-	return value[:end] + "…"
+	return orderKey[:end] + "…"
 }
 
 // fieldValueCounts holds how many requests have a given value in a given field. The first key is

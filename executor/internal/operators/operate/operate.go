@@ -87,8 +87,8 @@ type Config struct {
 	PublicURL string
 	// Reachability checks whether the public URL reaches an ingress of this installation.
 	Reachability *reachability.Checker
-	// TestSender sends test requests to the webhook endpoint.
-	TestSender *testsend.Client
+	// TestSendClient sends test requests to the webhook endpoint.
+	TestSendClient *testsend.Client
 
 	// Retention is how long records are kept. The Service only reports it, in Size.
 	Retention time.Duration
@@ -116,9 +116,9 @@ const (
 // Service implements the operations. It is safe for concurrent use. Every error that its methods
 // return is an *Error.
 type Service struct {
-	config       Config
-	startStreams *starts.Streams
-	openWatches  openWatchCounts
+	config           Config
+	startStreams     *starts.Streams
+	openEventStreams openEventStreamCounts
 }
 
 // New returns a Service. If a field of c is zero and has a documented default, New sets it to this

@@ -276,7 +276,7 @@ func WithQueueGroupCondition(
 
 // WithQueueStreamCondition is like WithQueueGroupCondition, but check is called with the settings
 // of the queue's own stream. It is called with nil if the queue has none, or if the queue has moved
-// back to the shared stream and its own stream only drains.
+// back to the shared stream and its own stream is only being drained.
 func WithQueueStreamCondition(
 	ctx context.Context, check func(*api.PutQueueStream) error,
 ) context.Context {

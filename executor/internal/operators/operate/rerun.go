@@ -83,7 +83,7 @@ func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	return key + "\x00" + hex.EncodeToString(sum[:])
 }
 
-// triggerOf returns the trigger node at which to run an execution again. It fails if the node no
+// triggerOf returns the trigger node from which to rerun an execution. It fails if the node no
 // longer exists, or if its workflow has moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,

@@ -142,7 +142,7 @@ func (s *Service) signAndSendTest(
 	if err != nil {
 		return none, signingError(as, err)
 	}
-	response, err := s.config.TestSender.Post(ctx, testsend.Request{
+	response, err := s.config.TestSendClient.Post(ctx, testsend.Request{
 		URL:    base + "?" + signed.Query,
 		Header: signed.Header,
 		Body:   signed.Body,

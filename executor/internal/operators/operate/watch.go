@@ -25,11 +25,11 @@ type Subscription struct {
 
 // Watch subscribes to changes from now on. If after is not zero, the subscription resumes with the
 // first batch after that time instead. If Watch succeeds, the subscription's Cancel must be called
-// once. Each caller can have at most MaxWatchesPerCaller subscriptions at a time.
+// once. Each caller can have at most MaxEventStreamsPerCaller subscriptions at a time.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
 	return runRead(ctx, s, caller, newAccessRule("Watch", accessUnrestricted),
 		func(context.Context) (Subscription, error) {
-			end, err := s.openWatches.acquire(caller)
+			end, err := s.openEventStreams.acquire(caller)
 			if err != nil {
 				return Subscription{}, err
 			}

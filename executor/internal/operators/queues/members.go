@@ -54,8 +54,8 @@ func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 		delete(h.announcedAtByInstance, instance)
 		return
 	}
-	if _, known := h.announcedAtByInstance[instance]; known ||
-		len(h.announcedAtByInstance) < maxMembers {
+	_, known := h.announcedAtByInstance[instance]
+	if known || len(h.announcedAtByInstance) < maxMembers {
 		h.announcedAtByInstance[instance] = now
 	}
 }

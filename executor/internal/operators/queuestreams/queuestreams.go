@@ -565,8 +565,8 @@ func (m *Mover) abortMove(
 	if err != nil {
 		return errors.Join(moveErr, err)
 	}
-	_, lagging := errors.AsType[*consistency.UnconfirmedError](moveErr)
-	if lagging || errors.Is(moveErr, context.DeadlineExceeded) {
+	_, unconfirmed := errors.AsType[*consistency.UnconfirmedError](moveErr)
+	if unconfirmed || errors.Is(moveErr, context.DeadlineExceeded) {
 		m.config.Log.WithField("queue",
 			queue).WithError(moveErr).Warn("the queue could not move in time; retrying")
 		return errRestartMove
@@ -611,9 +611,9 @@ func (m *Mover) reportStep(step string) {
 // delivery IDs have been copied yet. A repeated call continues the copying.
 var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
 
-// toCopyUnfinished wraps err in ErrCopyUnfinished if err means that a copy ended early. Otherwise,
-// it returns err unchanged, which may be nil.
-func toCopyUnfinished(err error) error {
+// wrapIfCopyUnfinished wraps err in ErrCopyUnfinished if err means that a copy ended early.
+// Otherwise, it returns err unchanged, which may be nil.
+func wrapIfCopyUnfinished(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
 		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)
 	}
@@ -635,7 +635,7 @@ func (m *Mover) copyWorkflowDeliveryIDs(
 	for range 2 { // the second pass has little left to copy
 		if err := ids.catchUp(copying); err != nil {
 			ids.stop(ctx)
-			return nil, toCopyUnfinished(err)
+			return nil, wrapIfCopyUnfinished(err)
 		}
 	}
 	return ids, nil
@@ -667,7 +667,7 @@ func (m *Mover) MoveWorkflow(
 	closed, err := m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reportStep("workflow closed")
-		err = toCopyUnfinished(ids.catchUp(closing))
+		err = wrapIfCopyUnfinished(ids.catchUp(closing))
 	}
 	if err == nil {
 		var now [2]uint64

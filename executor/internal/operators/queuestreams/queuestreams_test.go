@@ -51,9 +51,12 @@ func start(t *testing.T, nc *nats.Conn) *fixture {
 
 func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuestreams.Mover {
 	return queuestreams.New(queuestreams.Config{
-		JetStream: f.JetStream, Editor: f.Editor, RegistryIndex: f.RegistryIndex,
-		Settings: settings,
-		Log:      logtest.Discard(), OnStep: reached,
+		JetStream:     f.JetStream,
+		Editor:        f.Editor,
+		RegistryIndex: f.RegistryIndex,
+		Settings:      settings,
+		Log:           logtest.Discard(),
+		OnStep:        reached,
 	})
 }
 

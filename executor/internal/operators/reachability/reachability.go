@@ -151,12 +151,12 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 			"The running ingresses have an older version that does not support the check."
 	}
 
-	question := probe.NewChallenge(keys)
+	challenge := probe.NewChallenge(keys)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+probePath, http.NoBody)
 	if err != nil {
 		return StateUnknown, "The public URL cannot be called: " + err.Error()
 	}
-	request.Header.Set(probe.Header, question.HeaderValue())
+	request.Header.Set(probe.Header, challenge.HeaderValue())
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -177,7 +177,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
-	if question.IsValidResponse(response.Header.Get(probe.Header)) {
+	if challenge.IsValidResponse(response.Header.Get(probe.Header)) {
 		return StateReached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough to classify the response.

@@ -25,13 +25,13 @@ type signInAuditLimiter struct {
 func newSignInAuditLimiter() *signInAuditLimiter { return &signInAuditLimiter{now: time.Now} }
 
 // allow counts a caller's sign-in, and reports whether it should be recorded.
-func (n *signInAuditLimiter) allow(caller operate.Caller) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
-		n.minute, n.signInCounts = minute, map[operate.Identity]int{}
+func (l *signInAuditLimiter) allow(caller operate.Caller) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if minute := l.now().Truncate(time.Minute); !minute.Equal(l.minute) {
+		l.minute, l.signInCounts = minute, map[operate.Identity]int{}
 	}
 	identity := caller.Identity()
-	n.signInCounts[identity]++
-	return n.signInCounts[identity] <= maxAuditedSignInsPerMinute
+	l.signInCounts[identity]++
+	return l.signInCounts[identity] <= maxAuditedSignInsPerMinute
 }

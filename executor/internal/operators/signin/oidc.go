@@ -82,7 +82,7 @@ type pendingSignIn struct {
 	Next     string `json:"next"`
 }
 
-// HasOIDC reports whether people can sign in at an identity provider.
+// HasOIDC reports whether people can sign in through an identity provider.
 func (s *Authenticator) HasOIDC() bool { return s.config.OIDC != nil }
 
 // OIDCSessionExpired reports whether the request's session began at the provider and has expired.

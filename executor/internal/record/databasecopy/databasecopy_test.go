@@ -628,8 +628,8 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	fatal(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	var lagging *consistency.UnconfirmedError
-	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
+	var unconfirmed *consistency.UnconfirmedError
+	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &unconfirmed) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}
 	mustStart(t, server.Connect(t), s) // this executor's mirror copies the change

@@ -176,7 +176,8 @@ func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Fatalf("%s: %v", what, sums)
 }
 
-// The published sums match the content of the stream, even when messages arrive or expire later.
+// TestSums checks that the published number of bytes of each account matches what the stream holds,
+// and stays correct when messages arrive or expire.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -48,7 +48,7 @@ type databaseHealth struct {
 	failingSince   time.Time
 	failedAttempts int       // number of failed attempts since failingSince
 	lastLogged     time.Time // when a failure was last logged
-	outageLogged   bool      // whether the current failure was logged
+	outageLogged   bool      // whether the current outage was logged
 }
 
 // noteSuccess records that the database responded to a loop, even if only to refuse the loop's

@@ -315,8 +315,8 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 
 // watchConsumer polls the consumer's state and the stream's size, and updates the metrics. If the
 // consumer was deleted, or if the process has reconnected to NATS, it calls the function restart,
-// which makes fetch start again. fetch then also rewinds the consumer if the stream was rolled
-// back.
+// which makes followStream start again. followStream then also rewinds the consumer if the stream
+// was rolled back.
 func (r *Recorder) watchConsumer(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,

@@ -38,8 +38,8 @@ type requestBurstGate struct {
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxRecordDelay
 // old, or the context is done.
-func (s *requestBurstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
-	if s.publishing == nil {
+func (g *requestBurstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
+	if g.publishing == nil {
 		return
 	}
 	now := time.Now()
@@ -50,10 +50,10 @@ func (s *requestBurstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) 
 		end = now.Add(min(maxRecordDelay, maxRecordDelay-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
-		if s.publishing.Load() >= int64(busyRequestsPerCPU*runtime.GOMAXPROCS(0)) {
-			s.quietFrom = now.Add(quietPeriod)
+		if g.publishing.Load() >= int64(busyRequestsPerCPU*runtime.GOMAXPROCS(0)) {
+			g.quietFrom = now.Add(quietPeriod)
 		}
-		if !now.Before(s.quietFrom) {
+		if !now.Before(g.quietFrom) {
 			return
 		}
 		retry.Sleep(ctx, quietPollInterval)

@@ -92,32 +92,32 @@ type startBacklogs struct {
 	byStream map[string]uint64 // keyed by stream name
 }
 
-func (w *startBacklogs) Store(starts string, n uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byStream == nil {
-		w.byStream = map[string]uint64{}
+func (b *startBacklogs) Store(starts string, n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byStream == nil {
+		b.byStream = map[string]uint64{}
 	}
-	w.byStream[starts] = n
+	b.byStream[starts] = n
 }
 
-func (w *startBacklogs) Load(starts string) uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.byStream[starts]
+func (b *startBacklogs) Load(starts string) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byStream[starts]
 }
 
-func (w *startBacklogs) Delete(starts string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.byStream, starts)
+func (b *startBacklogs) Delete(starts string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.byStream, starts)
 }
 
 // largestOwnBacklog returns the largest number of start messages waiting in any queue's own stream.
-func (w *startBacklogs) largestOwnBacklog() (n uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for starts, waiting := range w.byStream {
+func (b *startBacklogs) largestOwnBacklog() (n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for starts, waiting := range b.byStream {
 		if starts != sharedStreamPair.starts {
 			n = max(n, waiting)
 		}

@@ -119,7 +119,7 @@ type Recorder struct {
 	lastAcked        lastAckedMessages
 	databaseRecovery databaseRecovery
 	searchNow        chan struct{} // a value makes EndLostExecutions search now; buffer size 1
-	// fullSearchDue makes the next search of EndLostExecutions read all executions.
+	// fullSearchDue reports whether the next search by EndLostExecutions must read all executions.
 	fullSearchDue        atomic.Bool
 	oldestLateAcceptance oldestLateAcceptance
 	recoveryStarted      chan struct{} // a value signals the start of a recovery; buffer size 1

@@ -597,8 +597,8 @@ func TestChangesOfAnUnansweredCommitAreAnnounced(t *testing.T) {
 	r.wantTold(lost)
 }
 
-// wantTold checks that the next message to watchers announces a change of the execution with the
-// given ID.
+// wantTold checks that the next message sent to watchers announces a change to the execution with
+// the given ID.
 func (r *rig) wantTold(id string) {
 	r.t.Helper()
 	select {

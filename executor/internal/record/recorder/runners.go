@@ -186,8 +186,9 @@ func (r *Recorder) rewindRunnerGroup(
 }
 
 // publishStartCopy appends a copy of the start message with the given sequence to its stream, and
-// returns the sequence of the copy. It publishes nothing and returns 0 if no group has skipped the
-// message, if a group will still receive it, or if the execution has ended.
+// returns the sequence of the copy. It publishes nothing and returns 0 if no group of runners has
+// moved past the message, if a group will still receive it, if the execution has ended, or if the
+// message no longer exists.
 func (r *Recorder) publishStartCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {

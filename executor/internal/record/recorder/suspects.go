@@ -58,8 +58,8 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	return known.refusals >= s.minTries && now.Sub(known.firstRefused) >= s.minRetryTime
 }
 
-// remove removes the messages of the given entries, which have been recorded or put aside, from the
-// suspects.
+// remove removes the messages of entries from the suspects, after they have been recorded or put
+// aside.
 func (s *poisonSuspects) remove(entries []*entry) {
 	if len(s.byMessageKey) == 0 {
 		return

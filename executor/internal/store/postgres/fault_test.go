@@ -31,8 +31,8 @@ const (
 	theProgram = "the program" // any other error
 )
 
-// wantBlame tries to record r, and checks that the call fails with the type of error that indicates
-// the cause want, which is one of the constants above. what names the case in messages.
+// wantBlame tries to record r, and checks that the error blames want: theData, theMoment or
+// theProgram. what names the test case in messages.
 func wantBlame(t *testing.T, s *Store, what string, r store.Record, want string) {
 	t.Helper()
 	_, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{r}})

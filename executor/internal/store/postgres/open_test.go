@@ -204,10 +204,8 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{
-		first,
-		second,
-	}}); err != nil {
+	batch := store.Batch{NewRecords: []store.Record{first, second}}
+	if _, err := s.Apply(t.Context(), batch); err != nil {
 		t.Error(err)
 	}
 	if found, err := s.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},

@@ -67,8 +67,8 @@ func storedValue(pointer any) any {
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// timeField is a field for a time column. Its Scan method accepts both databases' forms of a time:
-// a time.Time, or microseconds since 1970.
+// timeField is a field for a time column. Its Scan method accepts a time in the form that either
+// database returns: a time.Time, or microseconds since 1970.
 type timeField struct{ at *time.Time }
 
 func (m timeField) value() any { return store.StoredTime(*m.at) }
@@ -92,15 +92,15 @@ func (m timeField) Scan(from any) error {
 // int64.
 type intField struct{ n *int }
 
-func (c intField) value() any { return int64(*c.n) }
+func (f intField) value() any { return int64(*f.n) }
 
 // Scan implements sql.Scanner.
-func (c intField) Scan(from any) error {
+func (f intField) Scan(from any) error {
 	switch v := from.(type) {
 	case int64:
-		*c.n = int(v)
+		*f.n = int(v)
 	case int32: // pgx returns this for a column of type integer
-		*c.n = int(v)
+		*f.n = int(v)
 	default:
 		return fmt.Errorf("%T is not a number", from)
 	}

@@ -34,8 +34,8 @@ func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Apply(t.Context(),
-		store.Batch{NewRecords: []store.Record{someRecord()}}); err != nil {
+	batch := store.Batch{NewRecords: []store.Record{someRecord()}}
+	if _, err := s.Apply(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]fs.FileMode{
@@ -169,8 +169,8 @@ func TestApplySurvivesCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Apply(t.Context(),
-		store.Batch{NewRecords: []store.Record{someRecord()}}); err != nil {
+	batch := store.Batch{NewRecords: []store.Record{someRecord()}}
+	if _, err := s.Apply(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	found := t.TempDir()

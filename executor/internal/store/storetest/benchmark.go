@@ -213,13 +213,13 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) ApplyTarget) {
 		batches := 0
 		for b.Loop() {
 			records := batchWithScatteredIDs(batches)
+			batch := store.Batch{NewRecords: records}
 			batches++
 			b.StopTimer()
 			used.start(target)
 			b.StartTimer()
 			start := time.Now()
-			if _, err := target.Store.Apply(b.Context(),
-				store.Batch{NewRecords: records}); err != nil {
+			if _, err := target.Store.Apply(b.Context(), batch); err != nil {
 				b.Fatal(err)
 			}
 			applying += time.Since(start)

@@ -188,9 +188,8 @@ var lostExecutionTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, getRecord(t, s, nthID(i)), r)
 		}
-		if dead := listRecords(t, s, store.RecordFilter{OnlyDeadLetters: true},
-			store.RecordPosition{},
-			10); len(dead) != 2 {
+		filter := store.RecordFilter{OnlyDeadLetters: true}
+		if dead := listRecords(t, s, filter, store.RecordPosition{}, 10); len(dead) != 2 {
 			t.Errorf("dead letters: %v", recordIDs(dead))
 		}
 	},

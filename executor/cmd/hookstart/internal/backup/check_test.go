@@ -74,8 +74,10 @@ func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
 		SavedStream{
-			Name: starts, FirstSequence: 1, LastSequence: sequence,
-			MessageCount: 1,
+			Name:          starts,
+			FirstSequence: 1,
+			LastSequence:  sequence,
+			MessageCount:  1,
 		}, SavedStream{
 			Name:          reports,
 			FirstSequence: 1,

@@ -155,7 +155,7 @@ func (v *secondSiteStatusCmd) Run(s *session) error {
 		})
 	})
 	if err != nil {
-		return withNotCopiedHint(err)
+		return withNotMirroredHint(err)
 	}
 	if err := showMirrorStates(s, all); err != nil {
 		return err
@@ -174,9 +174,9 @@ func (v *secondSiteStatusCmd) Run(s *session) error {
 	}
 }
 
-// withNotCopiedHint adds a hint if err is secondsite.ErrNotMirrored, which means that a site has no
-// copies. It returns any other error unchanged.
-func withNotCopiedHint(err error) error {
+// withNotMirroredHint adds a hint if err is secondsite.ErrNotMirrored, which means that a site has
+// no copies. It returns any other error unchanged.
+func withNotMirroredHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotMirrored) {
 		return &hintError{
 			err, "--nats-url must name the servers of the second site; hookstart admin " +
@@ -256,7 +256,7 @@ func uncopiedStreams(
 func (v *secondSiteStatusCmd) printMetrics(s *session, site secondsite.Site) error {
 	all, err := site.MirrorStates(s.ctx)
 	if err != nil {
-		return withNotCopiedHint(err)
+		return withNotMirroredHint(err)
 	}
 	var text strings.Builder
 	head := func(name, help string) {
@@ -351,7 +351,7 @@ func (v *secondSiteTakeOverCmd) Run(s *session) error {
 	defer js.Conn().Close()
 	p, err := secondsite.Site{JetStream: js}.Promote(s.ctx, groups)
 	if err != nil {
-		return withNotCopiedHint(err)
+		return withNotMirroredHint(err)
 	}
 	s.printNote("The second site may accept requests. Runners are given %d executions without a "+
 		"final report.", p.Republished)

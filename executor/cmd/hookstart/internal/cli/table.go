@@ -39,7 +39,7 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// printWebhookResponse prints the body of the API's last response if -o json is set. Otherwise it
+// printResponse prints the body of the API's last response if -o json is set. Otherwise it
 // calls printText.
 func (s *session) printResponse(printText func() error) error {
 	if s.jsonOutput {

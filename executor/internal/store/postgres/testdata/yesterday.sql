@@ -1,4 +1,4 @@
--- What a database of the first release holds. storetest.RunFirstReleaseSchema says what it must read as.
+-- What a database of the first release holds. storetest.TestFirstReleaseSchema says what it must read as.
 INSERT INTO workflows (workflow_id) VALUES ('workflow');
 INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified)
     VALUES (1, 'node', 'account', 'default', 'webhook', 'token', '', false);

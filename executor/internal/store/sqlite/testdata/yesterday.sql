@@ -1,4 +1,4 @@
--- What a database of the first release holds. storetest.RunFirstReleaseSchema says what it must read as.
+-- What a database of the first release holds. storetest.TestFirstReleaseSchema says what it must read as.
 INSERT INTO workflows (workflow, workflow_id) VALUES (1, 'workflow');
 INSERT INTO origins (origin, workflow, node_id, account_id, queue, source, token_id, sender, verified)
     VALUES (1, 1, 'node', 'account', 'default', 'webhook', 'token', '', 0);
