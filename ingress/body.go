@@ -55,7 +55,7 @@ func (h *handler) readBody(
 ) (body []byte, reservation bodyReservation, refusal *admission.Refusal) {
 	accountID := d.trigger.Workflow.AccountID
 	reservation = bodyReservation{h: h, accountID: accountID, reserved: -1}
-	declared := d.r.ContentLength // at most maxBody, as checked by parse
+	declared := d.r.ContentLength // at most maxBody, as checked by parseHead
 	maxLength := declared
 	if declared < 0 {
 		maxLength = h.maxBody

@@ -28,7 +28,7 @@ type delivery struct {
 
 	workflowID string // the ID in the path, not validated
 	token      string
-	redactor   redact.Redactor // removes the token from what leaves the ingress; set by parse
+	redactor   redact.Redactor // removes the token from what leaves the ingress; set by parseHead
 
 	trigger admission.Trigger    // the workflow and its node; zero until findTrigger
 	permit  registry.StorePermit // held from chooseStream until the stream has answered

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,5 +179,45 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 	}
 	if checked < 40 {
 		t.Errorf("%d functions found", checked)
+	}
+}
+
+// Every name in backquotes in CONTRIBUTING.md that can only be a name in the code, because it has a
+// capital letter after its first letter, is in the code.
+func TestNamesInContributingExist(t *testing.T) {
+	t.Parallel()
+	words := map[string]bool{}
+	word := regexp.MustCompile(`\w+`)
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != repository ||
+			entry.Name() == "node_modules"):
+			return fs.SkipDir
+		case slices.Contains([]string{".go", ".proto", ".js", ".mjs", ".html"}, filepath.Ext(path)):
+			for _, found := range word.FindAllString(string(file(t, path)), -1) {
+				words[found] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`(?:\\w+\\.)*(\\w+)(?:\\(.*?\\))?`")
+	inside, checked := regexp.MustCompile(`^.+[A-Z].*[a-z]`), 0
+	text := string(file(t, filepath.Join(repository, "CONTRIBUTING.md")))
+	for line := range strings.Lines(text) {
+		for _, match := range name.FindAllStringSubmatch(line, -1) {
+			if inside.MatchString(match[1]) && strings.ToUpper(match[1]) != match[1] {
+				if checked++; !words[match[1]] {
+					t.Errorf("%s is not in the code: %s", match[1], line)
+				}
+			}
+		}
+	}
+	if checked < 200 {
+		t.Errorf("%d names found", checked)
 	}
 }

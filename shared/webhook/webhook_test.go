@@ -39,7 +39,8 @@ func TestCodesAreAllOfThem(t *testing.T) {
 		}
 		code, name := webhook.Code(text), constant.Names[0].Name
 		if strings.HasPrefix(name, "CodeSignature") != code.IsSignatureRefusal() {
-			t.Errorf("%s is %q, and IsSignature returns %t", name, code, code.IsSignatureRefusal())
+			t.Errorf("%s is %q, and IsSignatureRefusal returns %t", name, code,
+				code.IsSignatureRefusal())
 		}
 		declared = append(declared, code)
 		return true

@@ -22,7 +22,7 @@ func TestEveryPageRequiresSignIn(t *testing.T) {
 	r := start(t)
 	for _, path := range []string{
 		"/", "/workflows", "/workflows/any", "/new-workflow", "/executions", "/executions/any",
-		"/dead-letters", "/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
+		"/dead-letters", "/refusals", "/queues", "/accounts", "/keys", "/audit", "/no/such/page",
 		"/workflows?q=a+b&account=x", "/assets/old/console.js",
 	} {
 		a := r.get(path)

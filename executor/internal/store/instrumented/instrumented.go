@@ -18,7 +18,7 @@ var measuredOperations = []string{
 	"count by time", "tokens last used", "add token uses",
 	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss",
 	"count dead letters", "list unreadable",
-	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
+	"prune", "prune audit", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
 // NewObserver returns a store.Observer that registers and updates the metrics. An operation that

@@ -46,7 +46,7 @@ func TestFailures(t *testing.T) {
 		"add_duplicates", "add_refusals", "add_senders", "add_token_uses", "all_refusals", "apply",
 		"cancel", "count_by_time", "count_dead_letters", "dismiss", "end_lost", "get", "get_many",
 		"list", "list_oldest", "list_unreadable", "mark_requeued", "minutes", "prune",
-		"prune_counts", "prune_early", "refusals", "request_cancel", "sender_seen",
+		"prune_audit", "prune_counts", "prune_early", "refusals", "request_cancel", "sender_seen",
 		"tokens_last_used",
 	} {
 		count := "0"

@@ -70,7 +70,7 @@ type ExecutionTx interface {
 	MayHavePendingProgress(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs do not exist yet, and returns them. Of two records
 	// with the same ID, it inserts only the first. For existing records, it updates StreamSequence
-	// as documented for Batch.New.
+	// as documented for Batch.NewRecords.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
 	// LockCurrentStates locks the records with the given IDs and returns their current states,
 	// keyed by ID.
