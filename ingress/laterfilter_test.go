@@ -60,7 +60,8 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 	// response.
 	until := func(status int, body string) (a received) {
 		t.Helper()
-		retry.Until(t.Context(), time.Millisecond, func() bool {
+		// Few requests, because each counts against the rate limit.
+		retry.Until(t.Context(), 20*time.Millisecond, func() bool {
 			a = post(body)
 			return a.status == status
 		})

@@ -169,7 +169,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 // If a slow body delays the response, the client still has the full time to read the response.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
-	addr, token, _ := serveSlow(t, func(h *handler) { h.responseTimeout = 500 * time.Millisecond })
+	addr, token, _ := serveSlow(t, func(h *handler) { h.responseTimeout = 2 * time.Second })
 	conn := dial(t, addr)
 	reader := bufio.NewReader(conn)
 	for range 2 {
@@ -181,7 +181,7 @@ func TestALateAnswerIsRead(t *testing.T) {
 			t.Fatal(response, err)
 		}
 		// Wait longer than the write deadline, which is counted from when the headers were read.
-		<-time.After(600 * time.Millisecond)
+		<-time.After(2200 * time.Millisecond)
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil || response.StatusCode != http.StatusOK {

@@ -263,7 +263,7 @@ func TestScale(t *testing.T) {
 	var out bytes.Buffer
 	measured := Scale{
 		Rounds:      1,
-		Burst:       50 * time.Millisecond,
+		Burst:       500 * time.Millisecond,
 		LoadOptions: LoadOptions{Connections: 6, BodyBytes: 256, Out: &out},
 	}
 	if err := measured.Run(t.Context()); err != nil {

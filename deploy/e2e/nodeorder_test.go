@@ -199,6 +199,7 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
 		t.Errorf("%s ended as %+v", id, final)
 	}
+	program.Terminate() // its output is complete afterwards
 	output := program.Output()
 	if !strings.Contains(output, "attempt 1 .") {
 		t.Errorf("the execution began with another attempt than its first:\n%s", output)

@@ -104,7 +104,8 @@ func startTraced(t *testing.T) *traced {
 
 	nc := c.nats.Connect(t)
 	stopRunner := inBackground(t, func(ctx context.Context) error {
-		return runner.Run(ctx, nc, runner.Options{Group: "group", Traces: c.provider}, func(
+		options := runner.Options{Group: "group", Traces: c.provider, ReportRunningAfter: -1}
+		return runner.Run(ctx, nc, options, func(
 			ctx context.Context, _ runner.Execution,
 		) (any, error) {
 			_, span := c.provider.Tracer("a user's").Start(ctx, "handler")

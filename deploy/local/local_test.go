@@ -49,6 +49,7 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 		!again.Deduplicated || again.ExecutionID != a.ExecutionID {
 		t.Errorf("the same delivery after a restart: %+v, %v", again, err)
 	}
+	second.awaitStatus(t, a.ExecutionID, "succeeded")
 	if e, err := second.client().Execution(t.Context(), a.ExecutionID); err != nil ||
 		e.BodyBytes != 2 {
 		t.Errorf("%+v, %v", e, err)

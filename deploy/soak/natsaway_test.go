@@ -7,8 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// answerBound is the maximum time a sender waits for a response: the publish timeout plus a second.
-const answerBound = 6 * time.Second
+// answerBound is the maximum time a sender waits for a response: the publish timeout of 5 s, plus
+// the time that a busy machine may take.
+const answerBound = 9 * time.Second
 
 // While NATS is unavailable under load, every request gets a 503 within answerBound. When NATS is
 // back, senders get 200 again without intervention. A request that was sent after the outage began

@@ -281,7 +281,7 @@ func (t *target) othersTalk() {
 	}
 	if err == nil {
 		_, err = nc.Request("$JS.API.STREAM.INFO.EXECUTIONS",
-			[]byte(`{"subjects_filter": "`+secretTraffic+`"}`), time.Second)
+			[]byte(`{"subjects_filter": "`+secretTraffic+`"}`), 10*time.Second)
 	}
 	if err != nil {
 		t.tb.Fatal(err)

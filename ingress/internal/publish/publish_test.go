@@ -432,7 +432,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
-	p := newPublisher(t, nc, 1, time.Second)
+	p := newPublisher(t, nc, 1, 20*time.Second)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -474,7 +474,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 40 << 20 })
 	nc := connect(t, server.URL())
-	p := newPublisher(t, nc, 1, time.Second)
+	p := newPublisher(t, nc, 1, 20*time.Second)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -512,7 +512,7 @@ func TestAServerWithoutRoom(t *testing.T) {
 func TestAMessageTooLongForTheStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
-	p := newPublisher(t, nc, 1, time.Second)
+	p := newPublisher(t, nc, 1, 20*time.Second)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)

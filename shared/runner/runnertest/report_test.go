@@ -51,7 +51,7 @@ func TestReportsWaitForRoom(t *testing.T) {
 	log := &lines{}
 	run := func() (stop func()) {
 		return start(t, nc, runner.Options{
-			AckWait: 500 * time.Millisecond, DrainTimeout: time.Millisecond,
+			AckWait: 3 * time.Second, DrainTimeout: time.Millisecond,
 			Log: slog.New(slog.NewTextHandler(log, nil)),
 		}, func(_ context.Context, e runner.Execution) (any, error) {
 			runs <- e.Attempt
@@ -71,7 +71,7 @@ func TestReportsWaitForRoom(t *testing.T) {
 	}
 	stop := run()
 	await(1)
-	for range 30 { // a report every tenth of AckWait
+	for range 12 { // a report every tenth of AckWait: together longer than AckWait
 		select {
 		case <-reports:
 		case attempt := <-runs:

@@ -497,7 +497,7 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	for range executions {
 		ids = append(ids, ingress.Start(t, runnertest.Post{}))
 	}
-	const ackWait = 1500 * time.Millisecond // long enough for heartbeats even on a busy machine
+	const ackWait = 3 * time.Second // long enough for heartbeats even on a busy machine
 	var attempts sync.Map
 	for range 2 {
 		start(t, server.Connect(t), runner.Options{AckWait: ackWait, Concurrency: 4}, func(

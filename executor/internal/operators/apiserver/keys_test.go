@@ -127,7 +127,7 @@ func TestKeysExpire(t *testing.T) {
 	// Make a first call before the key exists. It loads the OpenAPI document, against which
 	// responses are checked, and that takes seconds on a busy machine.
 	r.get("/plans").is(200)
-	ends := time.Now().Add(3 * time.Second)
+	ends := time.Now().Add(10 * time.Second)
 	made := decode[api.NewKey](r.post("/keys",
 		fmt.Sprintf(`{"name":"short","role":"viewer","expiresAt":%q}`,
 			ends.UTC().Format(time.RFC3339Nano))).is(201))

@@ -142,7 +142,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	}
 
 	// A pause with an end time ends at that time without another call.
-	until := time.Now().Add(3 * time.Second)
+	until := time.Now().Add(10 * time.Second)
 	r.post("/queues/default/pause",
 		fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
 	r.startOf(3)

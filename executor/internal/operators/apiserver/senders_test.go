@@ -197,7 +197,8 @@ func (r *rig) captureSecret(keys *seal.Keys, text string) {
 func TestACapturedSecretIsShownThoughAProcessLags(t *testing.T) {
 	t.Parallel()
 	keys := registrytest.NewKeys(t)
-	r := startWithKeys(t, keys, func(c *config, _ *http.Server) { c.ChangeTimeout = time.Second })
+	r := startWithKeys(t, keys,
+		func(c *config, _ *http.Server) { c.ChangeTimeout = 3 * time.Second })
 	r.CreateWorkflow(t, "wf", "free", true)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
 	r.captureSecret(keys, "secret_from-notion")

@@ -324,7 +324,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 
 func TestChangesThatAreNotConfirmed(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = time.Second })
+	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = 3 * time.Second })
 	before := r.CreateWorkflow(t, "wf", "free", false)
 	r.lag(t)
 	for _, a := range []answer{

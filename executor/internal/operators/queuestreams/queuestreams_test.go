@@ -322,6 +322,9 @@ func TestLongestMove(t *testing.T) {
 	running, stop := context.WithCancel(t.Context())
 	defer stop()
 	go other.Run(running)
+	if got := other.LongestMoveDuration(); got != 0 {
+		t.Errorf("before the move: %v", got)
+	}
 	moved := make(chan error, 1)
 	go func() { moved <- moving.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}) }()
 	await := func(lasts bool) {
@@ -334,9 +337,6 @@ func TestLongestMove(t *testing.T) {
 		if (other.LongestMoveDuration() > 0) != lasts {
 			t.Errorf("a move lasts: %v; want %v", other.LongestMoveDuration(), lasts)
 		}
-	}
-	if got := other.LongestMoveDuration(); got != 0 {
-		t.Errorf("before the move: %v", got)
 	}
 	<-stands
 	await(true)
@@ -409,7 +409,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				}
 				l.await(30)
 				l.end()
-				if l.longest > 5*time.Second {
+				if l.longest > 15*time.Second { // usually 4.5 s at most; more on a busy machine
 					t.Errorf("a sender was refused for %s", l.longest)
 				}
 			})

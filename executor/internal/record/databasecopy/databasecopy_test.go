@@ -25,6 +25,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 func fatal(t *testing.T, err error) {
@@ -665,6 +666,9 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 			t.Fatalf("it says %+v, %v", now, err)
 		}
 	}
+	within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	retry.Until(within, 10*time.Millisecond, func() bool { return p.copy.UnusableReason() != nil })
 	if p.copy.UnusableReason() == nil {
 		t.Error("an executor says nothing of it")
 	}

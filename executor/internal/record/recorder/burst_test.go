@@ -74,6 +74,9 @@ func (r *rig) allRecorded(ids []string) {
 // delivers each of them only once. A single message after the burst is recorded, too.
 func TestBursts(t *testing.T) {
 	r := start(t)
+	r.stop()
+	r.deliverAgain = 5 * time.Second // the default; if it is set, transactions may take longer, too
+	r.stop = r.again()
 	const count = 3_000
 	r.allRecorded(r.beginMany(count))
 	r.store.mu.Lock()
@@ -90,9 +93,9 @@ func TestBursts(t *testing.T) {
 func TestASlowDatabase(t *testing.T) {
 	r := start(t)
 	r.stop()
-	r.deliverAgain = time.Second
+	r.deliverAgain = 3 * time.Second
 	r.store.mu.Lock()
-	r.store.slow = 2200 * time.Millisecond
+	r.store.slow = 6600 * time.Millisecond
 	r.store.mu.Unlock()
 	r.stop = r.again()
 	ids := r.beginMany(3)

@@ -565,15 +565,15 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
+	r.stop() // all messages must be waiting when it begins
 	r.store.setTooBig(2)
-	var all sync.WaitGroup
 	ids := make([]string, 6)
 	for i := range ids {
-		all.Go(func() { ids[i] = r.begin("wf") })
+		ids[i] = r.begin("wf")
 	}
+	r.stop = r.again()
 	r.await("it says that it is not ready",
 		func() bool { return len(r.ops.Readiness.NotReadyReasons()) == 1 })
-	all.Wait()
 	for _, id := range ids {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
 	}
@@ -824,7 +824,12 @@ func TestForgedProgress(t *testing.T) {
 	r.await("all is recorded or given up", func() bool {
 		return r.has(id, execution.Running) && r.pending() == 0
 	})
-	counted := r.counted()
+	var counted map[string]float64
+	r.await("they are counted, which happens after the acknowledgements", func() bool {
+		counted = r.counted()
+		return counted["hookstart_executor_unreadable_total"] >= 1 &&
+			counted["hookstart_executor_foreign_progress_total"] >= 1
+	})
 	// Both forged reports concern the same execution. They count once if they are in the same
 	// batch, and twice otherwise.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
