@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/attribute"
@@ -104,7 +105,11 @@ func startTraced(t *testing.T) *traced {
 
 	nc := c.nats.Connect(t)
 	stopRunner := inBackground(t, func(ctx context.Context) error {
-		options := runner.Options{Group: "group", Traces: c.provider, ReportRunningAfter: -1}
+		options := runner.Options{
+			Group:              "group",
+			Traces:             c.provider,
+			ReportRunningAfter: time.Minute,
+		}
 		return runner.Run(ctx, nc, options, func(
 			ctx context.Context, _ runner.Execution,
 		) (any, error) {
