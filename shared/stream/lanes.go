@@ -34,21 +34,6 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of the consumers through which runners receive a
-// start message with the given subject: those of its lane, or of its queue if it has no order key.
-// It returns "" if the subject is not that of a start message.
-func RunnerFilterSubject(subject string) string {
-	start, ok := ParseStartSubject(subject)
-	switch {
-	case !ok:
-		return ""
-	case start.Lane < 0:
-		return start.QueueFilterSubject(start.Queue)
-	default:
-		return start.LaneFilterSubject(start.Queue, start.Lane)
-	}
-}
-
 // LastReport holds what the last report on an execution says: whether the execution has ended in
 // the caller's group of runners, and the other groups in which it has ended. Any group may have
 // sent the report.

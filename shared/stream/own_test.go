@@ -57,8 +57,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf",
 			"nonsense",
 		} {
-			if _, ok := stream.ParseStartSubject(subject); ok ||
-				stream.RunnerFilterSubject(subject) != "" {
+			if _, ok := stream.ParseStartSubject(subject); ok {
 				t.Errorf("%s is a start", subject)
 			}
 		}
@@ -75,15 +74,18 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			stream.StreamOf(rejected) != starts || stream.StreamOf(remembered) != starts {
 			t.Error(stream.StreamOf(report), stream.StreamOf(rejected))
 		}
-		ordinary := stream.RunnerFilterSubject(layout.StartSubject("q", "wf", "n"))
-		if layout.QueueFilterSubject("q") != ordinary ||
-			layout.LaneFilterSubject("q",
-				3) != stream.RunnerFilterSubject(layout.OrderedSubject("q", 3, "wf", "n")) {
-			t.Error("the filters of runners' consumers do not match")
-		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}
 		main := group.ConsumerConfigForLayout(layout, stream.RunnerAckWait)
 		lane := group.LaneConsumerConfig(3, &jetstream.ConsumerInfo{Config: main})
+		start, ordered := layout.StartSubject("q", "wf", "n"),
+			layout.OrderedSubject("q", 3, "wf", "n")
+		if !stream.ConsumerReceives(main, start) || stream.ConsumerReceives(main, ordered) ||
+			!stream.ConsumerReceives(lane, ordered) || stream.ConsumerReceives(lane, start) {
+			t.Error("the filters of runners' consumers do not match")
+		}
+		if !stream.IsRunnerConsumer(main) || !stream.IsRunnerConsumer(lane) {
+			t.Error("the consumers of the kits are not those of runners")
+		}
 		name, number, ok := stream.LaneOfConsumer(lane, "q")
 		if !ok || name != "g-3" || number != 3 ||
 			lane.FilterSubject != layout.LaneFilterSubject("q", 3) {

@@ -322,10 +322,7 @@ func checkFilterSubject(consumer jetstream.Consumer, config jetstream.ConsumerCo
 
 // IsQueueConsumer reports whether a consumer receives messages of the given queue and of no other.
 func IsQueueConsumer(config jetstream.ConsumerConfig, queue string) bool {
-	filters := config.FilterSubjects
-	if config.FilterSubject != "" {
-		filters = append(slices.Clip(filters), config.FilterSubject)
-	}
+	filters := filterSubjects(config)
 	return len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
 		return !strings.HasPrefix(filter, startPrefix+queue+".") &&
 			!strings.HasPrefix(filter, orderedPrefix+queue+".") &&

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,20 +94,74 @@ func (g RunnerGroup) LaneConsumerConfig(
 // ConsumerBeginsAfter reports whether a group's consumer was configured to begin after the message
 // with the given sequence, which was stored at the given time. If so, the group never receives that
 // message. The consumer's current position cannot answer this question: once it is past the
-// message, it does not tell whether the consumer delivered the message or began after it.
+// message, it does not tell whether the consumer delivered the message or began after it. A
+// consumer that began with the last message, or with the last one of each subject, counts as one
+// that began with new messages, because nothing tells which message it received first.
 func ConsumerBeginsAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
 	config := consumer.Config
-	//nolint:exhaustive // with the other policies, a group begins with the oldest message
 	switch config.DeliverPolicy {
-	case jetstream.DeliverNewPolicy:
+	case jetstream.DeliverNewPolicy, jetstream.DeliverLastPolicy,
+		jetstream.DeliverLastPerSubjectPolicy:
 		return stored.Before(consumer.Created)
 	case jetstream.DeliverByStartSequencePolicy:
 		return sequence < config.OptStartSeq
 	case jetstream.DeliverByStartTimePolicy:
 		return config.OptStartTime != nil && stored.Before(*config.OptStartTime)
-	default:
-		return false
+	case jetstream.DeliverAllPolicy:
 	}
+	return false
+}
+
+// IsRunnerConsumer reports whether a consumer with the given configuration belongs to a group of
+// runners: it is durable, its messages must be acknowledged, and it receives only start messages. A
+// runner that does not use the kits may give its consumer any name. Consumers that also receive
+// other messages, such as rejections, belong to programs that only watch the stream.
+func IsRunnerConsumer(config jetstream.ConsumerConfig) bool {
+	filters := filterSubjects(config)
+	return config.Durable != "" && config.AckPolicy != jetstream.AckNonePolicy &&
+		len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
+		return !isStartFilter(filter)
+	})
+}
+
+// isStartFilter reports whether a filter subject matches only subjects of start messages.
+func isStartFilter(filter string) bool {
+	if strings.HasPrefix(filter, startPrefix) || strings.HasPrefix(filter, orderedPrefix) {
+		return true
+	}
+	rest, own := strings.CutPrefix(filter, ownSubjectPrefix)
+	_, kind, _ := strings.Cut(rest, ".") // rest is {queue}.start.… or {queue}.ordered.…
+	return own && (strings.HasPrefix(kind, "start.") || strings.HasPrefix(kind, "ordered."))
+}
+
+// ConsumerReceives reports whether the filters of a consumer match a subject. The subject may
+// contain the token "*", which matches every token of a filter.
+func ConsumerReceives(config jetstream.ConsumerConfig, subject string) bool {
+	filters := filterSubjects(config)
+	if len(filters) == 0 {
+		return true
+	}
+	tokens := strings.Split(subject, ".")
+	return slices.ContainsFunc(filters, func(filter string) bool {
+		parts := strings.Split(filter, ".")
+		for i, part := range parts {
+			switch {
+			case part == ">":
+				return i < len(tokens)
+			case i >= len(tokens) || part != "*" && tokens[i] != "*" && part != tokens[i]:
+				return false
+			}
+		}
+		return len(parts) == len(tokens)
+	})
+}
+
+// filterSubjects returns all filter subjects of a consumer.
+func filterSubjects(config jetstream.ConsumerConfig) []string {
+	if config.FilterSubject == "" {
+		return config.FilterSubjects
+	}
+	return append(slices.Clip(config.FilterSubjects), config.FilterSubject)
 }
 
 // LaneOfConsumer returns the group and the lane to which a consumer belongs, given the consumer's

@@ -130,8 +130,8 @@ type Config struct {
 	// QueueNames returns the names of the queues to poll, sorted. These are the queues that
 	// workflows use, and the queues whose settings have an effect.
 	QueueNames func() []string
-	// Settings returns the settings of all queues that have settings. A nil function means that no
-	// queue has any.
+	// Settings returns the settings of all queues that have settings, in a fixed order. A change
+	// replaces a record and never modifies it. A nil function means that no queue has any.
 	Settings func() []*registry.Queue
 	// RecorderConsumer is the name of the recorder's consumer. The Watcher ignores this consumer,
 	// because it is not a group of runners.
@@ -156,11 +156,12 @@ type Watcher struct {
 
 	mu           sync.Mutex
 	lastQueues   []Queue
+	lastSettings []*registry.Queue // the settings before the last poll began
 	lastPolledAt time.Time
 }
 
 // pollTimeout is the maximum duration of a poll. pollResultTTL is how long the result of a poll is
-// reused, as long as the set of queues stays the same.
+// reused, as long as the set of queues and the settings stay the same.
 const (
 	pollTimeout   = 4 * time.Second
 	pollResultTTL = time.Second
@@ -197,12 +198,13 @@ func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 }
 
 // Poll returns the state of the queues that the Config names, sorted by name. It may return the
-// result of another poll that is less than a second old.
+// result of another poll that is less than a second old, unless settings have changed since.
 func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	w.pollMu.Lock()
 	defer w.pollMu.Unlock()
-	named := w.config.QueueNames()
+	named, settings := w.config.QueueNames(), w.settings()
 	if last, at := w.LastPoll(); last != nil && time.Since(at) < pollResultTTL &&
+		slices.Equal(w.lastSettings, settings) &&
 		slices.EqualFunc(last, named, func(q Queue, name string) bool {
 			return q.Name == name
 		}) {
@@ -216,7 +218,7 @@ func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lastQueues, w.lastPolledAt = found, time.Now()
+	w.lastQueues, w.lastSettings, w.lastPolledAt = found, settings, time.Now()
 	return found, nil
 }
 
@@ -280,7 +282,7 @@ func (w *Watcher) setDelivered(
 	}
 	passed := func(r store.Record, consumer *jetstream.ConsumerInfo) bool {
 		return r.StreamSequence <= consumer.Delivered.Stream &&
-			consumerMatches(consumer.Config, messages[r.ID].Subject)
+			stream.ConsumerReceives(consumer.Config, messages[r.ID].Subject)
 	}
 	// beganLater reports whether a consumer may have been configured to begin after the stream's
 	// oldest message. Such a consumer never receives the messages before its starting point. Their
@@ -599,13 +601,20 @@ func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
 
+// settings returns the settings of all queues that have settings. A record that has changed since
+// an earlier call has another address.
+func (w *Watcher) settings() []*registry.Queue {
+	if w.config.Settings == nil {
+		return nil
+	}
+	return w.config.Settings()
+}
+
 // settingsByQueue returns the queues' settings, keyed by queue name.
 func (w *Watcher) settingsByQueue() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
-	if w.config.Settings != nil {
-		for _, settings := range w.config.Settings() {
-			all[settings.Name] = settings
-		}
+	for _, settings := range w.settings() {
+		all[settings.Name] = settings
 	}
 	return all
 }
@@ -716,7 +725,7 @@ func (w *Watcher) queueFromStates(
 	}
 	for _, at := range states {
 		for _, c := range at.consumers {
-			if consumerMatches(c.Config, at.StartSubject(name, "*", "*")) {
+			if stream.ConsumerReceives(c.Config, at.StartSubject(name, "*", "*")) {
 				q.addGroup(w.newGroup(name, c, at))
 			}
 		}
@@ -851,31 +860,6 @@ func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue
 		})
 	}
 	return nil
-}
-
-// consumerMatches reports whether a consumer's filters match a subject. The subject may contain the
-// token "*", which matches every token of a filter.
-func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
-	filters := c.FilterSubjects
-	if c.FilterSubject != "" {
-		filters = append(filters, c.FilterSubject)
-	}
-	if len(filters) == 0 {
-		return true
-	}
-	tokens := strings.Split(subject, ".")
-	return slices.ContainsFunc(filters, func(filter string) bool {
-		parts := strings.Split(filter, ".")
-		for i, part := range parts {
-			switch {
-			case part == ">":
-				return true
-			case i >= len(tokens) || part != "*" && tokens[i] != "*" && part != tokens[i]:
-				return false
-			}
-		}
-		return len(parts) == len(tokens)
-	})
 }
 
 func (w *Watcher) newGroup(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {

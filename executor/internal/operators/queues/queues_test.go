@@ -307,6 +307,31 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
+// A change of the settings by another executor is in the result of the next Poll, even if the
+// previous poll was less than a second ago.
+func TestSettingsOfAnotherExecutor(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	settings := []*registry.Queue{{Name: "a"}}
+	watch, err := queues.New(queues.Config{
+		Conn: r.nc, JetStream: r.js,
+		QueueNames:       func() []string { return []string{"a"} },
+		Settings:         func() []*registry.Queue { return slices.Clone(settings) },
+		RecorderConsumer: "executor",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	for _, since := range []time.Time{{}, time.Unix(1_000_000, 0), {}} {
+		settings[0] = &registry.Queue{Name: "a", PausedSince: since}
+		found, err := watch.Poll(t.Context())
+		if err != nil || len(found) != 1 || !found[0].PausedSince.Equal(since) {
+			t.Errorf("%+v, %v, want paused since %v", found, err, since)
+		}
+	}
+}
+
 // Poll includes a queue as soon as a workflow uses it, even if the previous poll was less than a
 // second ago.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {

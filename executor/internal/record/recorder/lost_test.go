@@ -257,6 +257,51 @@ func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	}
 }
 
+// A runner that does not use the kits, with a consumer of another name and filter, acknowledges a
+// start message without a report: the execution is ended as failed. Another one is not ended as
+// long as a group of the kits, which is offline, has not received it.
+func TestAnUnreportedExecutionOfAForeignRunner(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	foreign := jetstream.ConsumerConfig{
+		Durable:        "mine",
+		FilterSubjects: []string{"executions.start.*.*.*"},
+		AckPolicy:      jetstream.AckExplicitPolicy,
+	}
+	take := func(consumer jetstream.Consumer) {
+		t.Helper()
+		msg, err := consumer.Next(jetstream.FetchMaxWait(30 * time.Second))
+		if err == nil {
+			err = msg.DoubleAck(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unreported := r.begin("wf")
+	take(mine)
+	offline := stream.RunnerGroup{Queue: "q", Group: "offline"}.ConsumerConfig(15 * time.Second)
+	offline.DeliverPolicy = jetstream.DeliverNewPolicy
+	if _, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, offline); err != nil {
+		t.Fatal(err)
+	}
+	waiting := r.begin("wf")
+	take(mine)
+	r.await("both are recorded", func() bool {
+		return r.has(unreported, execution.Queued) && r.has(waiting, execution.Queued)
+	})
+	r.stop()
+	r.stop = r.again()
+	r.await("it has failed", func() bool { return r.has(unreported, execution.Failed) })
+	if !r.has(waiting, execution.Queued) {
+		t.Error("an execution was ended that a group has not received")
+	}
+}
+
 // The group "tap" receives only messages that are stored after it was created. It acknowledges a
 // start message without a report, so the execution is ended as failed. Three earlier executions
 // still wait for the group "away", which is offline. They are not ended, although "tap" has

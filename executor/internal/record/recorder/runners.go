@@ -19,19 +19,28 @@ import (
 
 // runnerGroup is a group of workflow runners, which share one consumer.
 type runnerGroup struct {
-	consumerName  string
-	filterSubject string // the filter subject of the group's consumer
-	ackFloor      uint64 // the sequence up to which every message is acknowledged
-	active        bool   // whether a member is waiting for messages or handling some
-	consumerInfo  *jetstream.ConsumerInfo
+	consumerName string
+	// ofKit means that the consumer has the name that the kits give: its members are runners. Other
+	// consumers of start messages are taken for those of runners, too, but may belong to a program
+	// that runs nothing.
+	ofKit        bool
+	ackFloor     uint64 // the sequence up to which every message is acknowledged
+	active       bool   // whether a member is waiting for messages or handling some
+	consumerInfo *jetstream.ConsumerInfo
 }
 
-// runnerGroupsOf returns the groups of runners that consume a stream.
+// receives reports whether the group receives start messages with the given subject.
+func (g *runnerGroup) receives(subject string) bool {
+	return stream.ConsumerReceives(g.consumerInfo.Config, subject)
+}
+
+// runnerGroupsOf returns the groups of runners that consume a stream, those of the kits and those
+// of other programs.
 func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGroup, err error) {
 	names := s.ConsumerNames(ctx)
 	var all []string
 	for name := range names.Name() {
-		if strings.HasPrefix(name, stream.RunnerConsumerPrefix) {
+		if name != stream.RecorderConsumerName {
 			all = append(all, name)
 		}
 	}
@@ -47,12 +56,15 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 			return nil, fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
+		if !stream.IsRunnerConsumer(info.Config) {
+			continue
+		}
 		groups = append(groups, runnerGroup{
-			consumerName:  name,
-			filterSubject: info.Config.FilterSubject,
-			ackFloor:      info.AckFloor.Stream,
-			active:        info.NumWaiting+info.NumAckPending > 0,
-			consumerInfo:  info,
+			consumerName: name,
+			ofKit:        strings.HasPrefix(name, stream.RunnerConsumerPrefix),
+			ackFloor:     info.AckFloor.Stream,
+			active:       info.NumWaiting+info.NumAckPending > 0 || info.PushBound,
+			consumerInfo: info,
 		})
 	}
 	return groups, nil
@@ -60,22 +72,26 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 
 // haveAcknowledged reports whether a candidate's start message has been acknowledged by at least
 // one group of runners and by every active group. A group is active if one of its members is
-// waiting for messages or handling some. Groups that began after the message do not count. If
-// haveAcknowledged returns true and the execution has not ended, no report will follow, because
-// runners report before they acknowledge.
-func haveAcknowledged(groups []runnerGroup, c lostCandidate) (done bool) {
-	filter := stream.RunnerFilterSubject(c.startSubject)
-	for _, g := range groups {
+// waiting for messages or handling some. If only groups that do not use the kits have acknowledged
+// it, every group must have done so, because these may be programs that run nothing. Groups that
+// began after the message do not count. If haveAcknowledged returns true and the execution has not
+// ended, no report will follow, because runners report before they acknowledge.
+func haveAcknowledged(groups []runnerGroup, c lostCandidate) bool {
+	var byKit, byOther, waiting bool
+	for i := range groups {
+		g := &groups[i]
 		switch {
-		case filter == "" || g.filterSubject != filter:
+		case !g.receives(c.startSubject):
 		case stream.ConsumerBeginsAfter(g.consumerInfo, c.StreamSequence, c.startStoredAt):
 		case g.ackFloor >= c.StreamSequence:
-			done = true
+			byKit, byOther = byKit || g.ofKit, byOther || !g.ofKit
 		case g.active:
 			return false
+		default:
+			waiting = true
 		}
 	}
-	return done
+	return byKit || byOther && !waiting
 }
 
 // copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a start message that the recorder has
@@ -157,7 +173,8 @@ func (r *Recorder) redeliverSkippedStarts(ctx context.Context, p *consumerPositi
 
 // rewindRunnerGroup rewinds the consumer of a group whose ack floor is beyond the end of the stream
 // to p.firstReusedSequence. It returns false if the server refuses that, because the consumer began
-// with new messages, or at a sequence or a time after p.firstReusedSequence.
+// with new messages, or at a sequence or a time after p.firstReusedSequence, or because of another
+// setting of a consumer that no kit has made.
 func (r *Recorder) rewindRunnerGroup(
 	ctx context.Context, p *consumerPosition, g *runnerGroup,
 ) (rewound bool, err error) {
@@ -166,7 +183,7 @@ func (r *Recorder) rewindRunnerGroup(
 	})
 	_, err = r.js.ResetConsumerToSequence(ctx, p.streamName, g.consumerName, p.firstReusedSequence)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
-		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
+		(refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset || !g.ofKit) {
 		log.Error("the stream lost messages that runners had acknowledged; the server cannot " +
 			"rewind their consumer, so it skips new starts")
 		return false, nil
@@ -206,14 +223,15 @@ func (r *Recorder) publishStartCopy(
 		return 0, nil
 	}
 	passed := false
-	for _, g := range groups {
-		if g.filterSubject != stream.RunnerFilterSubject(raw.Subject) {
-			continue
-		}
-		if g.ackFloor < sequence {
+	for i := range groups {
+		g := &groups[i]
+		switch {
+		case !g.receives(raw.Subject):
+		case g.ackFloor >= sequence:
+			passed = true
+		case g.ofKit || g.active:
 			return 0, nil
 		}
-		passed = true
 	}
 	if !passed {
 		return 0, nil
