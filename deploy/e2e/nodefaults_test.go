@@ -220,6 +220,24 @@ func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	startAndAwait()
 }
 
+// A Node.js runner may start before the executor, which creates the stream.
+func TestNodeWaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	asked := subscribe(t, nc, "$JS.API.CONSUMER.INFO."+stream.ExecutionsName+".>")
+	openGate(t, nc)
+	launchNodeKit(t, server.URL(), kitOptions{})
+	for range 2 { // the second time, it has found no stream, and goes on
+		await(t, asked)
+	}
+	ingress := runnertest.NewIngress(t, nc)
+	id := ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
 // The Node.js kit exits with an error when its consumer is deleted. It must not recreate the
 // consumer, because a new consumer would deliver executions that have already ended.
 func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {

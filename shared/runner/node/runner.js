@@ -53,6 +53,11 @@ const settingsTimeout = 5000;
 // soonest and latest are the shortest and the longest pause, in milliseconds, between two requests that the server answers
 // at once, while there is nothing.
 const soonest = 50, latest = 500;
+// startTimeout is how long a runner that starts waits, in milliseconds, for the stream and the consumer that the executor makes.
+const startTimeout = 30_000;
+// startErrors has the names of the errors that may pass meanwhile: there is no stream, NATS does not answer yet, or the runner may
+// not make the consumer itself.
+const startErrors = new Set(["JetStreamApiError", "StreamNotFoundError", "ConsumerNotFoundError", "NoResponders", "RequestError", "TimeoutError", "PermissionViolationError"]);
 // pullErrors is how many requests in a row may fail until a consumer is looked up again.
 const pullErrors = 5;
 // laneHold is how long a place is kept for the answer to such a request, in milliseconds.
@@ -185,7 +190,10 @@ export async function run(nc, options, handler, stop) {
   const asked = { ...defaults, ...options };
   const js = jetstream(nc);
   const manager = await jetstreamManager(nc);
-  const consumer = await ensureConsumer(nc, js, manager, asked);
+  const consumer = await awaitConsumer(nc, js, manager, asked, stop);
+  if (!consumer) {
+    return;
+  }
   let group = await consumer.info(true);
   let created = streamCreated(manager, group.stream_name);
   const o = withAckWait(asked, group);
@@ -839,6 +847,35 @@ function unless(signal, promise) {
     }
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
   });
+}
+
+/**
+ * awaitConsumer returns the group's consumer, as ensureConsumer does, at the start: it waits up to startTimeout for the executor, which makes
+ * the stream, and the consumer where a runner may not make it. It returns undefined if it is stopped meanwhile.
+ * @param {NatsConnection} nc
+ * @param {JetStream} js
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {Options} o
+ * @param {AbortSignal} stop
+ */
+async function awaitConsumer(nc, js, manager, o, stop) {
+  const end = Date.now() + startTimeout;
+  for (let wait = soonest; ; wait = Math.min(2 * wait, latest)) {
+    try {
+      return await ensureConsumer(nc, js, manager, o);
+    } catch (err) {
+      if (!(err instanceof Error) || !startErrors.has(err.name)) {
+        throw err;
+      }
+      if (stop.aborted) {
+        return undefined;
+      }
+      if (Date.now() >= end) {
+        throw new Error(`${err.message}; the executor makes the stream, and, with --runner-groups=${o.queue}/${o.group}, the consumer of a runner that may not make it`, { cause: err });
+      }
+    }
+    await unless(stop, pause(wait));
+  }
 }
 
 /**
