@@ -179,7 +179,7 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 		if view == nil {
 			view = s.methods[v.methodNumber-1].signedView(r)
 		}
-		if text := id.find(view, true); text != "" {
+		if text := id.find(view); text != "" {
 			d := newDeliveryID(text, id.inBody)
 			d.Signed = true
 			return d
@@ -197,7 +197,7 @@ func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 		if v.methodNumber > 0 && id.signedByMethod[v.methodNumber-1] {
 			continue
 		}
-		if text := id.find(r, false); text != "" {
+		if text := id.find(r); text != "" {
 			return newDeliveryID(text, id.inBody)
 		}
 	}
@@ -219,9 +219,10 @@ func newDeliveryID(text string, fromBody bool) DeliveryID {
 	return DeliveryID{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
 }
 
-// find returns the ID at a source: its value, or the joined values of all its parts. If signed is
-// true, it uses only the first value of a header, because only that value is signed.
-func (id *deliveryIDSource) find(r *Request, signed bool) string {
+// find returns the ID at a source: its value, or the joined values of all its parts. It uses only
+// the first non-empty value of a header, because signatures cover only that value, and because a
+// proxy may repeat a header.
+func (id *deliveryIDSource) find(r *Request) string {
 	for _, s := range id.mustBeAbsent {
 		if s.hasValue(r, true) {
 			return ""
@@ -230,7 +231,7 @@ func (id *deliveryIDSource) find(r *Request, signed bool) string {
 	var all []string
 	for _, s := range id.parts {
 		values := s.values(r)
-		if signed && s.kind == sourceHeader {
+		if s.kind == sourceHeader {
 			values = values[:min(len(values), 1)]
 		}
 		if len(values) == 0 {

@@ -422,3 +422,21 @@ func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 		t.Error("a part of a multipart form is not signed, and it verifies")
 	}
 }
+
+// If a header is repeated, its first non-empty value is the delivery ID.
+func TestTheFirstValueOfAHeaderIsTheID(t *testing.T) {
+	t.Parallel()
+	for _, g := range signers() {
+		if g.name != "github" {
+			continue
+		}
+		s := compile(t, g.config(g.secret("one")))
+		r := g.request(g.secret("one"), `{}`, noon)
+		r.Header["X-Github-Delivery"] = []string{"", "a", "b"}
+		if got := s.UnsignedDeliveryID(r, s.Verify(r, noon)); got.ID != "a" || got.Derived {
+			t.Errorf("%+v", got)
+		}
+		return
+	}
+	t.Fatal("there is no signer of GitHub's preset")
+}

@@ -3,6 +3,7 @@ package sender
 import (
 	"errors"
 	"net/textproto"
+	"strings"
 
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -42,6 +43,9 @@ func hmacMethodSpec(settings map[string]string) (methodSpec, error) {
 		KeyFormat:     settings["key"],
 		Message:       settings["message"],
 		listSeparator: ",",
+	}
+	if strings.Contains(spec.Prefix, ",") { // such as v1, of Standard Webhooks
+		spec.listSeparator = " "
 	}
 	if name := settings["idHeader"]; name != "" {
 		if !webhook.IsHeaderName(name) {

@@ -16,9 +16,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 		return false
 	}
 	fits := [...]func(*deliveryIDSource) bool{
-		func(from *deliveryIDSource) bool { return from.find(r, false) != "" },
-		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && !from.inBody },
-		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && from.inBody },
+		func(from *deliveryIDSource) bool { return from.find(r) != "" },
+		func(from *deliveryIDSource) bool { return from.find(r) == "" && !from.inBody },
+		func(from *deliveryIDSource) bool { return from.find(r) == "" && from.inBody },
 	}
 	for _, fit := range fits {
 		for i := range s.deliveryIDSources {
@@ -30,7 +30,7 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 			if !from.set(&try, id) {
 				continue
 			}
-			if found := from.find(&try, false); strings.Contains(found, id) ||
+			if found := from.find(&try); strings.Contains(found, id) ||
 				strings.Contains(found, partEscaper.Replace(id)) {
 				*r = try
 				return true

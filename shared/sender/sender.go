@@ -137,6 +137,9 @@ func (s *Sender) compileMethods(e *presetEntry, settings map[string]string) erro
 		if err != nil {
 			return err
 		}
+		if m.scheme == schemeBasic && strings.Contains(m.user, ":") {
+			return &ConfigError{"settings.user", "cannot contain a colon: it ends the user's name"}
+		}
 		s.methods = append(s.methods, m)
 	}
 	return nil

@@ -256,6 +256,13 @@ func TestBadConfigs(t *testing.T) {
 		},
 		{sender.Config{Preset: "meta", Secrets: secret}, "settings.verifyToken"},
 		{sender.Config{Preset: "basic", Secrets: secret}, "settings.user"},
+		{
+			sender.Config{
+				Preset:   "basic",
+				Secrets:  secret,
+				Settings: map[string]string{"user": "a:b"},
+			}, "settings.user",
+		},
 		{sender.Config{Preset: "header", Secrets: secret}, "settings.header"},
 		{
 			sender.Config{

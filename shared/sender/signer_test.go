@@ -471,6 +471,33 @@ func signers() []signer {
 			},
 		},
 		{
+			// Standard Webhooks, described with the settings of the general preset: the list of
+			// signatures is separated by spaces, because the prefix contains a comma.
+			name: "hmac of Standard Webhooks", preset: "hmac", timed: true,
+			secret: func(name string) string { return b64([]byte(plainSecret(name))) },
+			settings: map[string]string{
+				"header":     "Webhook-Signature",
+				"prefix":     "v1,",
+				"encoding":   "base64",
+				"key":        "base64",
+				"message":    "{id}.{time}.{body}",
+				"timeHeader": "Webhook-Timestamp",
+				"idHeader":   "Webhook-Id",
+			},
+			sign: func(key, body, _ string, now int64) (map[string]string, string) {
+				secret, err := base64.StdEncoding.DecodeString(key)
+				if err != nil {
+					panic(err)
+				}
+				return map[string]string{
+					"Webhook-Signature": "v1a,AAAA v1,AAAA v1," +
+						b64(mac(sha256.New, secret, "msg_7.", itoa(now), ".", body)),
+					"Webhook-Id":        "msg_7",
+					"Webhook-Timestamp": itoa(now),
+				}, body
+			},
+		},
+		{
 			name:     "header",
 			preset:   "header",
 			secret:   plainSecret,
