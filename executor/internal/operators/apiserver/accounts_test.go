@@ -47,7 +47,7 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for _, unknown := range []string{
-		"other", "a%20b", "%F0%9F%98%80", strings.Repeat("x", 65), "a%2Fb",
+		"other", "a%20b", "%F0%9F%98%80", strings.Repeat("x", 65), "a%2Fb", "a%2fevents",
 	} {
 		r.get("/accounts/"+unknown).refused(404, api.CodeNotFound)
 	}

@@ -104,7 +104,15 @@ func (s *server) router() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document())
 	})
-	return fixed
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// httprouter matches the unescaped path. An escaped slash would act as a separator, so that
+		// an ID that contains one would lead to another path. No ID contains a slash.
+		if strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+			notFound(w, r)
+			return
+		}
+		fixed.ServeHTTP(w, r)
+	})
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {

@@ -61,6 +61,14 @@ func TestRequeueMany(t *testing.T) {
 	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
 		t.Errorf("none: %+v", got)
 	}
+	// A null does not select by nothing: the client has lost the value.
+	for _, body := range []string{`{"ids":null}`, `{"workflowId":null}`} {
+		for _, path := range []string{"/dead-letters/requeue", "/dead-letters/dismiss"} {
+			r.post(path, body).is(422)
+		}
+	}
+	r.post("/executions/cancel", `{"workflowId":"wf","since":null}`).is(422)
+	r.post("/executions/replay", `{"workflowId":null,"status":"rejected"}`).is(422)
 	// A dead letter whose message has expired stays in the list and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
 	// These filters match no dead letter.

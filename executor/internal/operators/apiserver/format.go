@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,6 +27,9 @@ var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 func readJSON(text []byte, into any) error {
 	target, ok := into.(*any)
 	if !ok {
+		if err := checkSelection(text, into); err != nil {
+			return err
+		}
 		return explainIntegerError(json.Unmarshal(text, into))
 	}
 	if !utf8.Valid(text) {
@@ -40,6 +45,27 @@ func readJSON(text []byte, into any) error {
 		return err
 	}
 	*target = numbersToFloat64(*target)
+	return nil
+}
+
+// checkSelection returns an error if into is a selection of many objects and one of its members is
+// null in text. huma accepts a null for any member that is not required. Here, a null would select
+// by nothing, and so everything: the client has probably lost the value.
+func checkSelection(text []byte, into any) error {
+	switch into.(type) {
+	case *api.SelectDeadLetters, *api.ReplayRejected, *api.CancelExecutions:
+	default:
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil //nolint:nilerr // huma has already reported it
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if string(members[name]) == "null" {
+			return fmt.Errorf("%s: must not be null; leave it out if it is not to select", name)
+		}
+	}
 	return nil
 }
 
