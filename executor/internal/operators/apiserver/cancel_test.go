@@ -123,11 +123,19 @@ func TestCancelMany(t *testing.T) {
 			{ID: id(0), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch},
 		},
 	})
+	reports, err := r.nc.SubscribeSync(stream.ProgressSubject("default", "wf", id(1)))
+	r.check(err)
+	r.check(r.nc.Flush())
 	if got := decode[api.Canceled](r.post("/executions/cancel",
 		fmt.Sprintf(`{"ids":[%q,%q,%q]}`, id(0), id(1), id(99))).is(200)); got != (api.Canceled{
 		Canceled: 1,
 	}) {
 		t.Errorf("by IDs: %+v", got)
+	}
+	report, err := reports.NextMsg(30 * time.Second)
+	r.check(err)
+	if trace := report.Header.Get(stream.HeaderTrace); len(trace) != 55 {
+		t.Errorf("the trace of the report is %q", trace)
 	}
 	if got := decode[api.Canceled](r.post("/executions/cancel",
 		`{"workflowId":"wf","status":"running"}`).is(200)); got != (api.Canceled{}) {

@@ -276,7 +276,7 @@ func (s *Service) finishCancel(
 	}
 	now := time.Now()
 	ended, err = s.config.Store.Cancel(ctx, waiting, now)
-	s.reportCanceled(records, ended, starts, now)
+	s.reportCanceled(ctx, records, ended, starts, now)
 	return ended, errors.Join(unread, err)
 }
 
@@ -284,9 +284,11 @@ func (s *Service) finishCancel(
 // ingress that delays its response until the execution ends waits for this report. If the report is
 // lost, the ingress responds that the execution is still queued. If the start message is in the
 // queue's own stream, the report goes to the queue's own stream for reports, and otherwise to the
-// shared one.
+// shared one. The report belongs to the trace of the start if the start message was read, and
+// otherwise to a trace of its own.
 func (s *Service) reportCanceled(
-	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
+	ctx context.Context, records []store.Record, ended []string,
+	starts map[string]*queues.StartMessage, at time.Time,
 ) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
@@ -294,11 +296,17 @@ func (s *Service) reportCanceled(
 		}
 		start := starts[r.ID]
 		layout, _ := stream.LayoutOf(start.Subject)
-		msg, err := layout.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, start.Traceparent,
+		traceparent, end := start.Traceparent, func(error) {}
+		if traceparent == "" {
+			traceparent, end = s.startTrace(ctx,
+				layout.ProgressSubject(r.Queue, r.WorkflowID, r.ID), r.ID)
+		}
+		msg, err := layout.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, traceparent,
 			execution.Progress{ID: r.ID, Status: execution.Canceled, At: at})
 		if err == nil {
-			_ = s.config.JetStream.Conn().PublishMsg(msg)
+			err = s.config.JetStream.Conn().PublishMsg(msg)
 		}
+		end(err)
 	}
 }
 
