@@ -38,6 +38,18 @@ func (s *DecryptionCounts) CountResult(err error) {
 	}
 }
 
+// add adds the counts of other items to s.
+func (s *DecryptionCounts) add(other DecryptionCounts) {
+	s.Decryptable += other.Decryptable
+	s.Undecryptable += other.Undecryptable
+	if other.LastError != nil {
+		s.LastError = other.LastError
+	}
+	s.MissingKeyIDs = append(slices.Clip(s.MissingKeyIDs), other.MissingKeyIDs...)
+	slices.Sort(s.MissingKeyIDs)
+	s.MissingKeyIDs = slices.Compact(s.MissingKeyIDs)
+}
+
 // CheckAnyDecrypted returns an error if there are encrypted secrets but the keys can decrypt none
 // of them, which suggests that the process has the wrong key file.
 func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {

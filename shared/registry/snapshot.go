@@ -141,8 +141,11 @@ type tables struct {
 	// decryptedWorkflows holds the IDs of the workflows that have encrypted sender secrets, all of
 	// which could be decrypted.
 	decryptedWorkflows map[string]struct{}
-	queueGates         map[string]*queueGate // by queue name
-	keys               *seal.Keys            // to decrypt senders' secrets
+	// partlyDecrypted holds, by workflow ID, the counts of the encrypted values of the workflows
+	// that have an entry in senderErrors.
+	partlyDecrypted map[string]DecryptionCounts
+	queueGates      map[string]*queueGate // by queue name
+	keys            *seal.Keys            // to decrypt senders' secrets
 
 	// ownStreams holds the names of the queues that have their own streams. It is replaced at each
 	// change, so readers take no lock.
@@ -164,6 +167,7 @@ func newTables(keys *seal.Keys) *tables {
 		internedStrings:    map[string]string{},
 		senderErrors:       map[string]error{},
 		decryptedWorkflows: map[string]struct{}{},
+		partlyDecrypted:    map[string]DecryptionCounts{},
 		queueGates:         map[string]*queueGate{},
 		keys:               keys,
 	}
@@ -221,16 +225,16 @@ func (s *Snapshot) UnusableSenderCount() (count int, why error) {
 	return len(unusable), why
 }
 
-// DecryptionCounts counts the workflows whose senders have encrypted secrets. A workflow counts as
-// decryptable only if the keys can decrypt all of these secrets.
+// DecryptionCounts counts what the keys can and cannot decrypt: a workflow whose senders' secrets
+// can all be decrypted counts as one item; of any other workflow, each encrypted value is one item.
 func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current.Load()
-	for _, why := range now.senderErrors {
-		found.CountResult(why)
-	}
 	found.Decryptable = len(now.decryptedWorkflows)
+	for _, counts := range now.partlyDecrypted {
+		found.add(counts)
+	}
 	return found
 }
 
@@ -333,6 +337,7 @@ func (t *tables) apply(c Change) (affectedQueues []*queueGate) {
 			t.workflows.remove(c.DeletedWorkflow)
 			delete(t.senderErrors, c.DeletedWorkflow)
 			delete(t.decryptedWorkflows, c.DeletedWorkflow)
+			delete(t.partlyDecrypted, c.DeletedWorkflow)
 			t.removeFromActive(before)
 			before.gate.supersede()
 		}
@@ -458,9 +463,11 @@ func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 	}
 	delete(t.senderErrors, w.ID)
 	delete(t.decryptedWorkflows, w.ID)
+	delete(t.partlyDecrypted, w.ID)
 	if len(r.SealedValues()) > 0 {
 		t.decryptedWorkflows[w.ID] = struct{}{}
 	}
+	usable := true // whether all senders are usable
 	for _, trigger := range r.Triggers {
 		node := TriggerNode{
 			ID:           t.intern(trigger.NodeID),
@@ -473,7 +480,7 @@ func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 			if node.Sender, node.UnusableReason = compileSender(t.keys, w.ID, node.ID,
 				trigger.Sender); node.UnusableReason != nil {
 				t.senderErrors[w.ID] = node.UnusableReason
-				delete(t.decryptedWorkflows, w.ID)
+				usable = false
 			}
 		}
 		if trigger.Filter != "" && node.UnusableReason == nil {
@@ -486,6 +493,13 @@ func (t *tables) compileWorkflow(r *Workflow) *CompiledWorkflow {
 				node.Sender)
 		}
 		w.Nodes = append(w.Nodes, node)
+	}
+	if !usable {
+		// The error of a sender names one missing key at most. So count every encrypted value.
+		delete(t.decryptedWorkflows, w.ID)
+		var counts DecryptionCounts
+		counts.CountWorkflowSecrets(t.keys, r)
+		t.partlyDecrypted[w.ID] = counts
 	}
 	return w
 }

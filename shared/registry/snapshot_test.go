@@ -2,11 +2,13 @@ package registry_test
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -235,5 +237,43 @@ func BenchmarkLookup(b *testing.B) {
 		if view, ok := s.Lookup(ids[n%len(ids)]); !ok || !view.WithinPlan {
 			b.Fatal(view)
 		}
+	}
+}
+
+// DecryptionCounts counts what can be decrypted by value: a key that opens the secrets of one node
+// of a workflow is of use, and every key that is missing is named.
+func TestDecryptionCountsOfAWorkflowWithSeveralKeys(t *testing.T) {
+	t.Parallel()
+	lines := []string{seal.NewKeyLine(), seal.NewKeyLine(), seal.NewKeyLine()}
+	w := &registry.Workflow{ID: "wf", AccountID: "a"}
+	var missing []string
+	for i, line := range lines {
+		node := fmt.Sprint("node-", i)
+		sealed, err := keysOf(t, line).Seal([]byte("secret"),
+			registry.SenderSecretSealPurpose("wf", node, "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Triggers = append(w.Triggers, registry.Trigger{NodeID: node, Sender: &registry.Sender{
+			Preset: "header", Settings: map[string]string{"header": "X-Api-Key"},
+			Secrets: []registry.SenderSecret{{ID: "1", SealedText: sealed}},
+		}})
+		if id, _, _ := strings.Cut(line, ":"); i != 1 {
+			missing = append(missing, id)
+		}
+	}
+	slices.Sort(missing)
+	keys := keysOf(t, lines[1])
+	snapshot := registry.NewSnapshot(keys)
+	snapshot.Apply(registry.Change{Workflow: w})
+	snapshot.FinishLoad()
+	counts := snapshot.DecryptionCounts()
+	if counts.Decryptable != 1 || counts.Undecryptable != 2 ||
+		!slices.Equal(counts.MissingKeyIDs, missing) || counts.CheckAnyDecrypted(keys) != nil {
+		t.Errorf("%+v, missing %v, %v", counts, missing, counts.CheckAnyDecrypted(keys))
+	}
+	snapshot.Apply(registry.Change{DeletedWorkflow: "wf"})
+	if counts = snapshot.DecryptionCounts(); counts.Decryptable+counts.Undecryptable != 0 {
+		t.Errorf("after the workflow was deleted: %+v", counts)
 	}
 }
