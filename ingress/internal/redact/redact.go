@@ -32,6 +32,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -72,7 +73,17 @@ func New(r *http.Request) Redactor {
 }
 
 // RedactText returns text with its tokens replaced. If there are none, it returns text unchanged.
+// If text is valid UTF-8, so is the result: what is left of a character of which a token covers
+// only some bytes becomes U+FFFD.
 func (r *Redactor) RedactText(text string) string {
+	clean := r.redactTokens(text)
+	if clean != text && utf8.ValidString(text) {
+		return strings.ToValidUTF8(clean, "\uFFFD")
+	}
+	return clean
+}
+
+func (r *Redactor) redactTokens(text string) string {
 	r.findTokenValues()
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, webhook.TokenPrefix) {

@@ -53,6 +53,11 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 			"token=" + strings.Repeat("a", 100), escapeAll(strings.Repeat("a", 80)) + " b",
 			"[token] b",
 		},
+		// The match ends, or begins, in the middle of a character.
+		"a part of a character": {
+			"token=" + strings.Repeat("a", 64) + "%C3%A9&token=\xa9longer-value",
+			"%61" + strings.Repeat("a", 63) + "è élonger-value", "[token]\uFFFD \uFFFD[token]",
+		},
 		"what cannot be unescaped": {"token=secret%zz", "secret%zz", "[token]"},
 		"what is no token": {
 			"token=" + token, "hst_short hst%5Fshort 100% %2", "hst_short hst%5Fshort 100% %2",
