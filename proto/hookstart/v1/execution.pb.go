@@ -281,7 +281,8 @@ type NamedValues struct {
 	// The name. The name of a header is in canonical form (X-Github-Event).
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The values, in the order in which they were sent. A header value that is not UTF-8 is read as
-	// ISO 8859-1; a query parameter's value stays percent-encoded.
+	// ISO 8859-1. A query parameter's name and values are unescaped; those that cannot be unescaped,
+	// or would not be UTF-8 then, are as they were sent.
 	Values        []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

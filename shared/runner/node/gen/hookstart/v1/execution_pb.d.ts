@@ -30,7 +30,8 @@ export declare type NamedValues = Message<"hookstart.v1.NamedValues"> & {
 
   /**
    * The values, in the order in which they were sent. A header value that is not UTF-8 is read as
-   * ISO 8859-1; a query parameter's value stays percent-encoded.
+   * ISO 8859-1. A query parameter's name and values are unescaped; those that cannot be unescaped,
+   * or would not be UTF-8 then, are as they were sent.
    *
    * @generated from field: repeated string values = 2;
    */
