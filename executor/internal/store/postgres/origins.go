@@ -47,13 +47,24 @@ type querier interface {
 // EnsureOrigins implements relational.Database.
 func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []store.Record) error {
 	began := time.Now()
-	numbers, err := ensureOriginRowIDs(ctx, s.pool, s.Origins, records)
-	if err != nil {
-		return s.FinishOperation(ctx, operation, began, asDataError(withContextError(ctx, err)))
+	for range maxEnsureAttempts {
+		generation := s.Origins.Generation()
+		numbers, err := ensureOriginRowIDs(ctx, s.pool, s.Origins, records)
+		if err != nil {
+			return s.FinishOperation(ctx, operation, began,
+				asDataError(withContextError(ctx, err)))
+		}
+		if s.Origins.Add(generation, numbers) {
+			return nil
+		}
+		// A connection was opened meanwhile, perhaps by the query itself. It may lead to a server
+		// that lacks some of these rows, so look for all of them there.
 	}
-	s.Origins.Add(numbers)
-	return nil
+	return nil // InsertNew reads, and adds, what is not cached
 }
+
+// maxEnsureAttempts is how often EnsureOrigins begins again because connections are being opened.
+const maxEnsureAttempts = 3
 
 // ensureOriginRowIDs returns the row numbers of the records' origins, and adds missing origins to
 // the database. on must be the pool, unless the database already has all of the origins; then it

@@ -35,10 +35,16 @@ func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 		}
 	}
 	s.pool.Reset() // as the pool does when it finds that connections are gone
-	if _, err := s.Apply(t.Context(), store.Batch{NewRecords: []store.Record{second}}); err != nil {
+	// third has an origin that is not cached: the query for it opens the new connection.
+	third := plain(execution.IDForRequeue("c"))
+	third.WorkflowID = "third"
+	if _, err := s.Apply(t.Context(),
+		store.Batch{NewRecords: []store.Record{second, third}}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Get(t.Context(), second.ID); err != nil || r.WorkflowID != "workflow" {
-		t.Errorf("%+v, %v", r, err)
+	for _, want := range []store.Record{second, third} {
+		if r, err := s.Get(t.Context(), want.ID); err != nil || r.WorkflowID != want.WorkflowID {
+			t.Errorf("%+v, %v", r, err)
+		}
 	}
 }

@@ -16,12 +16,21 @@ type OriginRowIDs struct{ Workflow, Origin int64 }
 // cache is emptied.
 const maxCachedOrigins = 100_000
 
-// OriginCache caches origins with their row numbers. Entries never become outdated, because rows of
-// the dimension tables are never changed or deleted. It is safe for concurrent use.
+// OriginCache caches origins with their row numbers. Entries never become outdated on the same
+// server, because rows of the dimension tables are never changed or deleted. It is safe for
+// concurrent use.
 type OriginCache struct {
 	mu             sync.RWMutex
+	generation     uint64 // how often the cache was cleared
 	rowIDsByOrigin map[store.Origin]OriginRowIDs
 	originsByRowID map[int64]store.Origin
+}
+
+// Generation returns a number that changes whenever the cache is cleared.
+func (o *OriginCache) Generation() uint64 {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.generation
 }
 
 // Find returns the row numbers of an origin. known is false if the origin is not cached.
@@ -32,17 +41,22 @@ func (o *OriginCache) Find(origin store.Origin) (n OriginRowIDs, known bool) {
 	return n, known
 }
 
-// Add caches origins whose rows have been committed.
-func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
-	if len(committed) == 0 {
-		return
-	}
+// Add caches origins whose rows have been committed. generation is the result of Generation from
+// before any of the row numbers were read. If the cache has been cleared since, Add caches nothing
+// and returns false: some of the row numbers may be those of another server.
+func (o *OriginCache) Add(
+	generation uint64, committed map[store.Origin]OriginRowIDs,
+) (added bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if generation != o.generation {
+		return false
+	}
 	if o.rowIDsByOrigin == nil || len(o.rowIDsByOrigin)+len(committed) > maxCachedOrigins {
 		o.rowIDsByOrigin = make(map[store.Origin]OriginRowIDs)
 	}
 	maps.Copy(o.rowIDsByOrigin, committed)
+	return true
 }
 
 // Clear empties the cache. Call it when the store may be connected to another server: a server that
@@ -51,6 +65,7 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 func (o *OriginCache) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.generation++
 	o.rowIDsByOrigin, o.originsByRowID = nil, nil
 }
 
@@ -58,14 +73,33 @@ func (o *OriginCache) Clear() {
 // of the result to a callback.
 type queryFunc = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
+// maxOriginReads is how often the row numbers of origins are read again because the cache was
+// cleared meanwhile.
+const maxOriginReads = 3
+
 // LoadByRowIDs returns the origins with the given row numbers. It reads origins that are not cached
 // from the database, and caches them.
 func (o *OriginCache) LoadByRowIDs(
 	ctx context.Context, read queryFunc, numbers []int64,
-) (map[int64]store.Origin, error) {
+) (found map[int64]store.Origin, err error) {
+	for range maxOriginReads {
+		var current bool
+		if found, current, err = o.tryLoadByRowIDs(ctx, read, numbers); err != nil || current {
+			break
+		}
+	}
+	return found, err
+}
+
+// tryLoadByRowIDs does the same as LoadByRowIDs. current is false if the cache was cleared
+// meanwhile: the origins from the cache may then be those of another server.
+func (o *OriginCache) tryLoadByRowIDs(
+	ctx context.Context, read queryFunc, numbers []int64,
+) (found map[int64]store.Origin, current bool, err error) {
+	generation := o.Generation()
 	found, missing := o.cachedByRowIDs(numbers)
 	if len(missing) == 0 {
-		return found, nil
+		return found, true, nil
 	}
 	if err := read(ctx, func(row Row) error {
 		var number int64
@@ -80,15 +114,18 @@ func (o *OriginCache) LoadByRowIDs(
 			o.sender, o.verified
 		FROM origins o JOIN workflows w USING (workflow)
 		WHERE o.origin = ANY (?)`, missing); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if generation != o.generation {
+		return found, false, nil
+	}
 	if o.originsByRowID == nil || len(o.originsByRowID)+len(found) > maxCachedOrigins {
 		o.originsByRowID = make(map[int64]store.Origin)
 	}
 	maps.Copy(o.originsByRowID, found)
-	return found, nil
+	return found, true, nil
 }
 
 // cachedByRowIDs returns the cached origins with the given numbers, and the numbers that are not

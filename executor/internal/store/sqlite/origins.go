@@ -13,12 +13,13 @@ import (
 // transaction is rolled back, their rows do not exist, so no other transaction may use their row
 // numbers.
 type originLookup struct {
-	cache *relational.OriginCache
-	added map[store.Origin]relational.OriginRowIDs
+	cache      *relational.OriginCache
+	generation uint64 // the cache's generation before the transaction
+	added      map[store.Origin]relational.OriginRowIDs
 }
 
 // cacheAdded adds the new origins to the cache. Call it after the transaction has been committed.
-func (l *originLookup) cacheAdded() { l.cache.Add(l.added) }
+func (l *originLookup) cacheAdded() { l.cache.Add(l.generation, l.added) }
 
 // findOrAdd returns the row numbers of an origin, and adds the origin if it is new.
 func (l *originLookup) findOrAdd(

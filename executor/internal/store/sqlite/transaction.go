@@ -27,7 +27,8 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.closeMu.RLock()
 	defer s.closeMu.RUnlock()
-	began, known := time.Now(), &originLookup{cache: s.Origins}
+	began := time.Now()
+	known := &originLookup{cache: s.Origins, generation: s.Origins.Generation()}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchemaVersion(ctx, tx, s.schemaVersion); err != nil {
 			// The schema version stays the same until this transaction ends, because no other
