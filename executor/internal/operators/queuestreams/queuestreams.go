@@ -720,8 +720,16 @@ func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, er
 }
 
 // maintainOwnStreams deletes queues' own streams that are empty and no longer used. It recreates
-// own streams that NATS has lost, once they have been missing for long enough.
+// own streams that NATS has lost, once they have been missing for long enough. It does nothing
+// while a backup is being restored: then own streams exist before the records of their queues.
 func (m *Mover) maintainOwnStreams(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
+	current := m.config.Editor.EnsureCurrent(asking)
+	cancel()
+	if errors.Is(current, consistency.ErrRestoring) {
+		clear(m.emptySince)
+		return nil
+	}
 	starts, reports, err := stream.StreamNames(ctx, m.config.JetStream)
 	if err != nil {
 		return err
