@@ -201,7 +201,13 @@ func (i Installation) restoreContent(
 		}
 		positions = append(positions, paused...)
 	}
+	var others []consumerPosition // of groups that are not in the file
 	for _, saved := range streams {
+		paused, err := i.pauseOtherRunners(ctx, saved)
+		if err != nil {
+			return "", err
+		}
+		others = append(others, paused...)
 		if err := i.restoreStream(ctx, r, saved, m.WithMessages); err != nil {
 			return "", fmt.Errorf("stream %s: %w", saved.Name, err)
 		}
@@ -237,7 +243,7 @@ func (i Installation) restoreContent(
 			return "", err
 		}
 	}
-	for _, p := range positions {
+	for _, p := range slices.Concat(positions, others) {
 		if err := i.resumeConsumer(ctx, p); err != nil {
 			return "", err
 		}
@@ -343,7 +349,8 @@ func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (e
 	return nil
 }
 
-// consumerPosition is the position at which a consumer continues after the restore.
+// consumerPosition is the position at which a consumer continues after the restore. Of a group that
+// is not in the file, nextSequence is 0: its consumer continues where it is.
 type consumerPosition struct {
 	stream, consumer string
 	nextSequence     uint64
@@ -380,6 +387,37 @@ func (i Installation) pauseConsumers(
 		}
 	}
 	return positions, nil
+}
+
+// pauseOtherRunners pauses the consumers of groups of runners that the stream has but did not have
+// when the backup was taken. Runners that are already running, or the executors, have created them.
+// Such a group has received nothing yet, and receives every restored message once it is resumed.
+func (i Installation) pauseOtherRunners(
+	ctx context.Context, saved SavedStream,
+) (paused []consumerPosition, err error) {
+	s, err := i.JetStream.Stream(ctx, saved.Name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
+	}
+	known := map[string]bool{stream.RecorderConsumerName: true}
+	for _, group := range saved.GroupPositions {
+		known[group.Config.Durable] = true
+	}
+	consumers := s.ListConsumers(ctx)
+	for consumer := range consumers.Info() {
+		if known[consumer.Name] || !stream.IsRunnerConsumer(consumer.Config) {
+			continue
+		}
+		if _, err := s.PauseConsumer(ctx, consumer.Name, consumerPauseEnd); err != nil {
+			return nil, fmt.Errorf("pause the consumer %s of %s: %w", consumer.Name, saved.Name,
+				err)
+		}
+		paused = append(paused, consumerPosition{stream: saved.Name, consumer: consumer.Name})
+	}
+	if err := consumers.Err(); err != nil {
+		return nil, fmt.Errorf("consumers of %s: %w", saved.Name, err)
+	}
+	return paused, nil
 }
 
 // restoredConfig returns the configuration with which a restore creates the group's consumer. A

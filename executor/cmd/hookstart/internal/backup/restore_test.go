@@ -74,7 +74,14 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 			runner, err := stream.EnsureRunnerConsumer(t.Context(), js, group,
 				group.ConsumerConfig(stream.RunnerAckWait))
 			check(err)
-			consumers := append(createRecorderConsumers(t, js), runner)
+			// A group that is not in the file, of a runner that uses no kit.
+			other, err := js.CreateConsumer(t.Context(), stream.ExecutionsName,
+				jetstream.ConsumerConfig{
+					Durable: "other", FilterSubject: "executions.start.>",
+					AckPolicy: jetstream.AckExplicitPolicy,
+				})
+			check(err)
+			consumers := append(createRecorderConsumers(t, js), runner, other)
 			received := make(chan uint64, 10) // the sequences that the runner gets
 			running, err := runner.Consume(func(msg jetstream.Msg) {
 				meta, err := msg.Metadata()

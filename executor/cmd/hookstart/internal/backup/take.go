@@ -90,6 +90,10 @@ func Take(
 // writeEntries writes everything but the manifest, in the order that the package documentation
 // explains.
 func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) error {
+	phases, err := i.queuePhases(ctx)
+	if err != nil {
+		return err
+	}
 	names, err := i.streamNames(ctx)
 	if err != nil {
 		return err
@@ -136,7 +140,66 @@ func (i Installation) writeEntries(ctx context.Context, w *writer, m *Manifest) 
 		i.logf("bucket %s: %d records", bucket.Name, bucket.RecordCount)
 	}
 	m.KeyIDs = slices.Sorted(maps.Keys(keys))
+	if err := i.checkNoQueueMoved(ctx, phases); err != nil {
+		return err
+	}
 	return i.writeAudit(ctx, w, m, audited, until)
+}
+
+// queuePhases returns the phases of the queues' own streams, keyed by the key of the queue's
+// record.
+func (i Installation) queuePhases(
+	ctx context.Context,
+) (phases map[string]stream.QueueStreamPhase, err error) {
+	s, err := i.streamReadingFromLeader(ctx, registry.Stream)
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := i.JetStream.KeyValue(ctx, registry.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+	}
+	keys, err := bucket.ListKeysFiltered(ctx, registry.QueuePrefix+">")
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+	}
+	defer func() { _ = keys.Stop() }()
+	phases = map[string]stream.QueueStreamPhase{}
+	for key := range keys.Keys() {
+		msg, err := s.GetLastMsgForSubject(ctx, registry.SubjectOf(registry.Bucket, key))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+		}
+		settings, err := stream.DecodeQueueSettings(msg.Data)
+		if err != nil {
+			return nil, err
+		}
+		phases[key] = settings.Stream.Phase
+	}
+	return phases, nil
+}
+
+// checkNoQueueMoved returns an error if a queue has another phase than before the streams were
+// read. The file may then lack the stream that the queue's record names, and the delivery IDs that
+// were copied to it, so repeats of earlier deliveries would start again after a restore.
+func (i Installation) checkNoQueueMoved(
+	ctx context.Context, before map[string]stream.QueueStreamPhase,
+) error {
+	now, err := i.queuePhases(ctx)
+	if err != nil {
+		return err
+	}
+	for key := range now {
+		if now[key] != before[key] {
+			return fmt.Errorf("the queue %s was moved between the shared stream and one of its "+
+				"own while the backup was taken: repeat it after the move",
+				strings.TrimPrefix(key, registry.QueuePrefix))
+		}
+	}
+	return nil
 }
 
 // streamNames returns the names of the streams in the order in which they are read: the streams of

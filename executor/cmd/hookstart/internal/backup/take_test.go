@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,5 +122,39 @@ func TestBackupThroughServersBehindTheLeader(t *testing.T) {
 	check(err)
 	if change.Workflow == nil || !change.Workflow.Active {
 		t.Error("the workflow is in the file as it was before its activation")
+	}
+}
+
+// A backup that was taken while a queue moved to another stream is refused, because it may lack
+// delivery IDs.
+func TestBackupWhileAQueueMoves(t *testing.T) {
+	t.Parallel()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
+	check(err)
+	put := func(queue string, lanes int, phase stream.QueueStreamPhase) {
+		t.Helper()
+		data, err := stream.EncodeQueueSettings(queue, lanes, phase)
+		check(err)
+		_, err = bucket.Put(t.Context(), registry.QueuePrefix+queue, data)
+		check(err)
+	}
+	put("stays", 0, stream.QueuePhaseOwnStream)
+	i := Installation{JetStream: r.JetStream}
+	before, err := i.queuePhases(t.Context())
+	check(err)
+	put("stays", 16, stream.QueuePhaseOwnStream)
+	put("new", 16, stream.QueuePhaseSharedStream)
+	check(i.checkNoQueueMoved(t.Context(), before))
+	put("new", 16, stream.QueuePhaseMovingToOwn)
+	if err := i.checkNoQueueMoved(t.Context(), before); err == nil ||
+		!strings.Contains(err.Error(), "the queue new was moved") {
+		t.Errorf("the error is %v", err)
 	}
 }
