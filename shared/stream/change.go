@@ -43,6 +43,38 @@ func ReadExecutionsStreamState(
 	return state, nil
 }
 
+// OldestExpiredBy looks for the oldest start message that ChangeSettings would delete because of a
+// shorter maximum age, in EXECUTIONS and in the own streams of queues without an age of their own.
+// It returns the name of the message's stream, and when the message was stored. name is "" if no
+// message would be deleted.
+func OldestExpiredBy(
+	ctx context.Context, js jetstream.JetStream, maxAge time.Duration, now time.Time,
+) (name string, storedAt time.Time, err error) {
+	names := []string{ExecutionsName}
+	owned, err := QueuesWithOwnStreams(ctx, js)
+	if err != nil {
+		return "", storedAt, err
+	}
+	for _, own := range owned {
+		if own.Limits.MaxAge == 0 {
+			names = append(names, OwnStreamName(own.Queue))
+		}
+	}
+	for _, one := range names {
+		s, err := js.Stream(ctx, one)
+		if err != nil {
+			return "", storedAt, fmt.Errorf("stream %s: %w", one, err)
+		}
+		info := s.CachedInfo()
+		first := info.State.FirstTime
+		if info.Config.MaxAge > maxAge && info.State.Msgs > 0 && first.Before(now.Add(-maxAge)) &&
+			(name == "" || first.Before(storedAt)) {
+			name, storedAt = one, first
+		}
+	}
+	return name, storedAt, nil
+}
+
 // ChangeSettings changes the settings of a running installation: the maximum age, the deduplication
 // window and the maximum size of EXECUTIONS, and the maximum age of PROGRESS. The queues' own
 // streams get the same deduplication window and, unless an operator has set a different one for a

@@ -99,3 +99,35 @@ func TestEnsureOwn(t *testing.T) {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
 }
+
+// OldestExpiredBy finds the oldest message that a shorter maximum age would delete, in the shared
+// stream or in the own stream of a queue without an age of its own.
+func TestOldestExpiredBy(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := stream.DefaultSettings
+	if err := errors.Join(stream.EnsureSharedStreams(t.Context(), js, settings),
+		stream.EnsureOwnStreams(t.Context(), js, settings, "q", stream.QueueStreamLimits{}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	want := func(want string, maxAge time.Duration, now time.Time) {
+		t.Helper()
+		name, at, err := stream.OldestExpiredBy(t.Context(), js, maxAge, now)
+		if err != nil || name != want || (name == "") != at.IsZero() {
+			t.Errorf("%s, stored at %v, %v, want %q", name, at, err, want)
+		}
+	}
+	later := time.Now().Add(2 * time.Hour)
+	want("", time.Hour, later)
+	at := stream.Layout{Own: true}
+	if _, err := js.Publish(t.Context(), at.StartSubject("q", "wf", "n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	want(stream.OwnStreamName("q"), time.Hour, later)
+	want("", 3*time.Hour, later)
+	want("", 2*settings.MaxAge, later) // a longer age deletes nothing
+}

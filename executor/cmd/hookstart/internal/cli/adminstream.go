@@ -52,21 +52,28 @@ func (v *adminStreamCmd) Run(s *session) error {
 	if v.MaxBytes != nil {
 		to.MaxBytes = *v.MaxBytes
 	}
-	if to == have.Settings {
+	if v.MaxAge == nil && v.DedupWindow == nil && v.MaxBytes == nil {
 		return v.printSettings(s, have)
 	}
 	if err := to.Validate(); err != nil {
 		return &usageError{err.Error(), "hookstart admin stream --help"}
 	}
-	if limit := s.now().Add(-to.MaxAge); !v.Yes && to.MaxAge < have.MaxAge &&
-		!have.OldestStoredAt.IsZero() && have.OldestStoredAt.Before(limit) {
-		return &hintError{
-			fmt.Errorf("the oldest message was stored %s: an age of %s deletes all that is "+
-				"older, with the inputs of their executions",
-				ago(have.OldestStoredAt, s.now()), to.MaxAge),
-			"repeat it with --yes",
+	if !v.Yes {
+		name, oldest, err := stream.OldestExpiredBy(s.ctx, js, to.MaxAge, s.now())
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			return &hintError{
+				fmt.Errorf("the oldest message of %s was stored %s: an age of %s deletes all that "+
+					"is older, with the inputs of their executions", name,
+					ago(oldest, s.now()), to.MaxAge),
+				"repeat it with --yes",
+			}
 		}
 	}
+	// Even if EXECUTIONS has these settings, other streams may not: an earlier call may have failed
+	// halfway.
 	if err := stream.ChangeSettings(s.ctx, js, to); err != nil {
 		return err
 	}
