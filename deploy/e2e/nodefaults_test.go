@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -234,6 +236,79 @@ func TestNodeWaitsForTheStream(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	id := ingress.Start(t, runnertest.Post{Queue: orderedQueue})
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
+// The Node.js kit refuses options that are not valid, before it asks NATS for anything. An option
+// that is undefined has its default.
+func TestNodeChecksItsOptions(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	program := childtest.Launch(t, nodeRunner(`
+import { run } from "hookstart-runner";
+for (const bad of [
+  {}, { group: "a.b" }, { queue: "*" }, { attempts: 0 }, { attempts: 2.5 }, { concurrency: 1.5 },
+  { concurrency: Infinity }, { timeout: "60000" }, { timeout: 2 ** 31 }, { drainTimeout: Infinity },
+  { ackWait: NaN }, { attempts: undefined, concurrency: undefined, timeout: undefined },
+]) {
+  const options = Object.keys(bad).length === 0 ? bad : { group: "g", ...bad };
+  await run(undefined, options, async () => {}, new AbortController().signal)
+    .catch((err) => console.log(err.message));
+}
+console.log("done");
+`, ""))
+	program.Await("(done)")
+	var got []string
+	for line := range strings.Lines(program.Output()) {
+		if name, ok := strings.CutPrefix(line, "the option "); ok {
+			got = append(got, strings.Fields(name)[0])
+		}
+	}
+	want := []string{
+		"group", "group", "queue", "attempts", "attempts", "concurrency", "concurrency", "timeout",
+		"timeout", "drainTimeout", "ackWait", // and none for the last
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nrefused %v, want %v", program.Output(), got, want)
+	}
+}
+
+// The delay before the next attempt is a whole number of nanoseconds, whatever the runner's backoff
+// returns. The server takes a delay that it cannot read for none.
+func TestNodeRoundsTheBackoff(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	answers := subscribe(t, nc, "$JS.ACK.>")
+	childtest.Launch(t, nodeRunner(`
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { group: "rounds", backoff: () => 10.123456789, log: () => {} }, async (e) => {
+  if (e.attempt === 1) {
+    throw new Error("the first attempt fails");
+  }
+}, stop.signal);
+await nc.close();
+`, server.URL()))
+	id := ingress.Start(t, runnertest.Post{})
+	for {
+		text, isNak := strings.CutPrefix(string(await(t, answers).Data), "-NAK ")
+		if !isNak {
+			continue
+		}
+		var nak struct{ Delay int64 }
+		if err := json.Unmarshal([]byte(text), &nak); err != nil || nak.Delay != 10_000_000 {
+			t.Errorf("%s: %v", text, err)
+		}
+		break
+	}
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded || final.Attempt != 2 {
 		t.Errorf("it ended as %+v", final)
 	}
 }

@@ -45,7 +45,10 @@ func (r *runner) recreateLostConsumers(
 		for ctx.Err() == nil {
 			now, err := js.Stream(ctx, stream.ExecutionsName)
 			if err == nil && !now.CachedInfo().Created.Equal(created) {
-				if _, err = ensureConsumer(ctx, js, r.Options); err == nil {
+				options := r.Options
+				// The group exists already: it must receive what was stored since the loss, too.
+				options.OnlyNew = false
+				if _, err = ensureConsumer(ctx, js, options); err == nil {
 					created = now.CachedInfo().Created
 				}
 			}

@@ -215,6 +215,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Backoff == nil {
 		o.Backoff = defaultBackoff
 	}
+	if o.Concurrency < 0 || o.Attempts < 0 || o.Timeout < 0 || o.AckWait < 0 || o.DrainTimeout < 0 {
+		return o, errors.New("runner: Concurrency, Attempts, Timeout, AckWait and DrainTimeout " +
+			"must not be negative; 0 is the default")
+	}
 	return o, nil
 }
 

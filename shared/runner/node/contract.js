@@ -17,7 +17,7 @@ import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState
 
 export { ExecutionState };
 
-const groupName = /^[A-Za-z0-9_-]{1,64}$/;
+export const validName = /^[A-Za-z0-9_-]{1,64}$/;
 const maxEndedGroups = 100; // that a report names
 
 // A queue's starts are in the stream that all queues share, or, own, in the queue's own stream.
@@ -65,9 +65,9 @@ export function whoEnded(data, group) {
   } catch {
     return { ended: false, endedGroups: [] }; // it cannot be read
   }
-  const all = new Set(report.endedGroups.filter((one) => groupName.test(one)));
+  const all = new Set(report.endedGroups.filter((one) => validName.test(one)));
   if (report.state > ExecutionState.RUNNING) {
-    all.add(groupName.test(report.group) ? report.group : group);
+    all.add(validName.test(report.group) ? report.group : group);
   }
   const ended = all.delete(group);
   return { ended, endedGroups: [...all] };

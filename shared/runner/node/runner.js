@@ -7,7 +7,7 @@ import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, millis, nanos } from "@nats-io/transport-node";
 import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, handBack, isRefused, nextReport, readLastReport, secondHeartbeat, streamNotFound } from "./lanes.js";
-import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
+import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName, validName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
 /** @typedef {import("./contract.js").Start} Start */
@@ -57,7 +57,7 @@ const soonest = 50, latest = 500;
 const startTimeout = 30_000;
 // startErrors has the names of the errors that may pass meanwhile: there is no stream, NATS does not answer yet, or the runner may
 // not make the consumer itself.
-const startErrors = new Set(["JetStreamApiError", "StreamNotFoundError", "ConsumerNotFoundError", "NoResponders", "RequestError", "TimeoutError", "PermissionViolationError"]);
+const startErrors = new Set(["JetStreamApiError", "StreamNotFoundError", "ConsumerNotFoundError", "NoResponders", "JetStreamNotEnabled", "RequestError", "TimeoutError", "PermissionViolationError"]);
 // pullErrors is how many requests in a row may fail until a consumer is looked up again.
 const pullErrors = 5;
 // laneHold is how long a place is kept for the answer to such a request, in milliseconds.
@@ -187,9 +187,9 @@ const defaults = {
  * @param {AbortSignal} stop
  */
 export async function run(nc, options, handler, stop) {
-  const asked = { ...defaults, ...options };
+  const asked = withDefaults(options);
   const js = jetstream(nc);
-  const manager = await jetstreamManager(nc);
+  const manager = await jetstreamManager(nc, { checkAPI: false }); // awaitConsumer waits until JetStream answers
   const consumer = await awaitConsumer(nc, js, manager, asked, stop);
   if (!consumer) {
     return;
@@ -785,7 +785,8 @@ async function countLanes(js, o) {
  * @returns {Promise<LaneMessage | null>}
  */
 async function nextMessage(nc, stream, consumer, leave, silent) {
-  const answers = nc.subscribe(createInbox(), { max: 1 });
+  const { inboxPrefix } = /** @type {{ options?: { inboxPrefix?: string } }} */ (nc).options ?? {};
+  const answers = nc.subscribe(createInbox(inboxPrefix), { max: 1 });
   const held = setTimeout(leave, laneHold);
   // Draining ends the request at the server, but still takes a message that is on its way, or that has waited in the socket
   // while a handler blocked the event loop. If it were dropped, it would be out until the ack wait is over.
@@ -847,6 +848,42 @@ function unless(signal, promise) {
     }
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
   });
+}
+
+// longestTimer is the longest time of a timer of Node.js, in milliseconds. It lets a longer one end at once.
+const longestTimer = 2 ** 31 - 1;
+
+/**
+ * withDefaults returns the options, with the defaults of those that are missing or undefined. It throws a TypeError if one is not valid.
+ * @param {Partial<Options>} options
+ * @returns {Options}
+ */
+function withDefaults(options) {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const o = { ...defaults, ...Object.fromEntries(given) };
+  /** @type {(name: keyof Options, least: number, most: number) => void} */
+  const check = (name, least, most) => {
+    const value = o[name];
+    if (typeof value !== "number" || !(value >= least && value <= most)) {
+      throw new TypeError(`the option ${name} must be a number from ${least} to ${most}, not ${String(value)}`);
+    }
+  };
+  for (const name of /** @type {const} */ (["queue", "group"])) {
+    if (!validName.test(o[name])) {
+      throw new TypeError(`the option ${name} must match ${validName.source}, and ${JSON.stringify(o[name])} does not`);
+    }
+  }
+  for (const name of /** @type {const} */ (["concurrency", "attempts"])) {
+    check(name, 1, longestTimer);
+    if (!Number.isInteger(o[name])) {
+      throw new TypeError(`the option ${name} must be a whole number, not ${o[name]}`);
+    }
+  }
+  check("timeout", 1, longestTimer);
+  check("ackWait", 1, longestTimer);
+  check("drainTimeout", 0, longestTimer);
+  check("reportRunningAfter", -longestTimer, longestTimer);
+  return o;
 }
 
 /**
@@ -1214,7 +1251,8 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
  */
 function wait(o, attempt) {
   const ms = guard(o, "backoff", () => o.backoff(attempt));
-  return Number.isFinite(ms) ? Number(ms) : defaults.backoff(attempt);
+  // The server reads the delay as a whole number of nanoseconds, and takes what it cannot read for no delay.
+  return Number.isFinite(ms) ? Math.min(Math.max(0, Math.round(Number(ms))), longestTimer) : defaults.backoff(attempt);
 }
 
 /**
@@ -1303,7 +1341,12 @@ async function call(handler, execution, timeout, working, canceled) {
   const limit = AbortSignal.timeout(timeout);
   const over = new AbortController(); // the handler's
   const late = new AbortController(); // when it is left alone soon; one that is canceled may take as long as it could have taken
-  const cancel = () => over.abort(canceled.reason);
+  const cancel = () => {
+    over.abort(canceled.reason);
+    if (canceled.reason instanceof Lost) { // another member has the execution: its place is not kept any longer
+      late.abort(canceled.reason);
+    }
+  };
   canceled.addEventListener("abort", cancel, { once: true });
   const abort = () => [over, late].forEach((one) => one.abort(new Error(limit.aborted ? `the handler did not return within ${timeout} ms` : "the runner stops")));
   limit.addEventListener("abort", abort, { once: true });

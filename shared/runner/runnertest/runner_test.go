@@ -457,7 +457,14 @@ func TestReportsAreSentAgain(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
-	for _, bad := range []runner.Options{{}, {Group: "a.b"}, {Group: "a", Queue: "*"}} {
+	for _, bad := range []runner.Options{
+		{},
+		{Group: "a.b"},
+		{Group: "a", Queue: "*"},
+		{Group: "a", Concurrency: -1},
+		{Group: "a", Attempts: -1},
+		{Group: "a", Timeout: -1},
+	} {
 		if err := runner.Run(t.Context(), nc, bad, nil); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
