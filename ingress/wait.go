@@ -65,7 +65,7 @@ func (h *handler) awaitExecution(
 	d *delivery, a *registry.SyncResponse, wait *await.Wait, got *waitResult,
 ) {
 	d.reservation.release()
-	d.payload, d.request.Body = execution.Payload{}, nil
+	d.payload, d.request = execution.Payload{}, sender.Request{} // with the parsed body
 	(&delivery{buffers: d.detach(), reservation: bodyReservation{reserved: -1}}).release()
 	began := time.Now()
 	limit := d.event.start.Add(time.Duration(a.WaitSeconds) * time.Second)
