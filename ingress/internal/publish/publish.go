@@ -196,6 +196,9 @@ func (p *StreamPublisher) Publish(msg *nats.Msg, choice StreamChoice) (Ack, erro
 				p.lastFailure.Store(nil)
 			}
 			return got, nil
+		case unknown && (o == outcomeStorageFull || o == outcomeOverloaded):
+			// An earlier attempt may have stored the message, so this is no refusal.
+			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
 		case o == outcomeStorageFull:
 			return Ack{}, p.recordFailure(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == outcomeMessageTooLong:
