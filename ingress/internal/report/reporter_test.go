@@ -90,6 +90,23 @@ func TestTheLastReports(t *testing.T) {
 	}
 }
 
+// If a provider sends two secrets before the next report, the first one is captured.
+func TestTheFirstCapturedSecretCounts(t *testing.T) {
+	t.Parallel()
+	senders := NewSenderObserver(nil, logtest.Discard())
+	for _, secret := range []string{"first", "second"} {
+		senders.Observe("wf", "node", "notion", SenderObservation{CapturedSecret: []byte(secret)})
+	}
+	msg, err := senders.drainToMessage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, seen, err := stream.DecodeSenders(msg.Data)
+	if err != nil || len(seen) != 1 || string(seen[0].Captured) != "first" {
+		t.Errorf("%+v, %v", seen, err)
+	}
+}
+
 // If many secrets have been captured, they are divided among several reports, so that each report
 // stays below the maximum size of a NATS message.
 func TestManyCapturedSecrets(t *testing.T) {

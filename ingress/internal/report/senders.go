@@ -85,7 +85,7 @@ func (s *SenderObserver) Observe(
 	if seen.HandshakeAt.After(entry.HandshakeAt) {
 		entry.HandshakeAt = seen.HandshakeAt
 	}
-	if len(seen.CapturedSecret) > 0 {
+	if len(entry.Captured) == 0 { // the first secret that the provider sends counts
 		entry.Captured = seen.CapturedSecret
 	}
 	if !seen.RefusedAt.IsZero() {
