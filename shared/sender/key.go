@@ -33,6 +33,9 @@ type secretPrefixError struct{ text string }
 
 func (e secretPrefixError) Error() string { return e.text }
 
+// publicKeyPrefix is the prefix of a public key of Standard Webhooks.
+const publicKeyPrefix = "whpk_"
+
 // parseKey parses a secret. Its errors describe the expected form and never quote the secret.
 func (m *method) parseKey(text string) (verificationKey, error) {
 	what := "the secret"
@@ -70,7 +73,7 @@ func (m *method) parseKey(text string) (verificationKey, error) {
 		}
 	case "whpk":
 		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
-			"whpk_")); err != nil {
+			publicKeyPrefix)); err != nil {
 			return verificationKey{}, errors.New("the public key must be whpk_ and base64")
 		}
 	case "spki":

@@ -268,6 +268,9 @@ func (m *method) decodeSignature(item string) (signatureCandidate, bool) {
 		return signatureCandidate{}, false
 	}
 	c := signatureCandidate{text: item[len(prefix):], hashName: m.spec.Hash}
+	if m.scheme == schemeStatic && prefix != "" { // Bearer may be followed by several spaces
+		c.text = strings.TrimLeft(c.text, " ")
+	}
 	if c.hashName == hashNamedInSignature {
 		name, text, _ := strings.Cut(c.text, "=")
 		if hashConstructor(name) == nil {
@@ -468,19 +471,18 @@ var (
 	tenDigitTimesEnd   = time.Unix(10_000_000_000, 0)
 )
 
-// checkTime refuses a time that is too far from now. If the tolerance is 0, it accepts any time
-// from tenDigitTimesStart until tenDigitTimesEnd or, if the unit is auto, any text.
-//
-// Even with a tolerance of 0, the number of digits must be the right one. Otherwise, if the message
-// has no separator after the time, an attacker could move digits between the time and the value
-// that is signed next to it, such as the delivery ID.
+// checkTime refuses a time that is too far from now. If the tolerance is 0, it accepts any time or,
+// if the unit is auto, any text. But unless the message separates the time from what is signed next
+// to it, such as the delivery ID, it still accepts only a time from tenDigitTimesStart until
+// tenDigitTimesEnd: with another number of digits, an attacker could move digits between the two.
 func (m *method) checkTime(text string, now time.Time, tolerance time.Duration) Verdict {
 	if m.timeUnit == "" || (m.timeUnit == "auto" &&
 		tolerance == 0) { // a header that an operator chose may hold any text
 		return Verdict{}
 	}
 	at, ok := parseTime(text, m.timeUnit)
-	if !ok || (tolerance == 0 && (at.Before(tenDigitTimesStart) || !at.Before(tenDigitTimesEnd))) {
+	if !ok || (tolerance == 0 && !m.message.separatesTimeFromBody() &&
+		(at.Before(tenDigitTimesStart) || !at.Before(tenDigitTimesEnd))) {
 		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number, or " +
 			"has not as many digits as a time has"}
 	}

@@ -504,3 +504,45 @@ func TestMovedDigits(t *testing.T) {
 		}
 	}
 }
+
+// With a tolerance of 0, the time may be any number if the message separates it from the body. A
+// large tolerance allows old requests.
+func TestOldTimes(t *testing.T) {
+	t.Parallel()
+	for _, g := range signers() {
+		if g.name != "stripe" && g.name != "slack" {
+			continue
+		}
+		key := g.secret("one")
+		for tolerance, from := range map[string]int64{
+			"0": 0, "999999999": noon.Unix() - 900_000_000,
+		} {
+			config := g.config(key)
+			config.Settings = map[string]string{"toleranceSeconds": tolerance}
+			r := g.request(key, `{"id":"evt_1"}`, time.Unix(from, 0))
+			if v := compile(t, config).Verify(r, noon); !v.OK() {
+				t.Errorf("%s, signed at %d, tolerance %s: %+v", g.name, from, tolerance, v)
+			}
+		}
+	}
+}
+
+// IsPublicKey tells public keys, which may be shown, from secrets.
+func TestIsPublicKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		preset, secret string
+		want           bool
+	}{
+		{"discord", "00ff", true},
+		{"standard-webhooks", "whpk_AAAA", true},
+		{"standard-webhooks", "whsec_AAAA", false},
+		{"github", "whpk_AAAA", false},
+		{"plain", "", false},
+	} {
+		preset, ok := sender.LookupPreset(c.preset)
+		if !ok || preset.IsPublicKey(c.secret) != c.want {
+			t.Errorf("%s: %s, want %t", c.preset, c.secret, c.want)
+		}
+	}
+}

@@ -510,7 +510,7 @@ func signers() []signer {
 		{name: "bearer", preset: "bearer", secret: plainSecret, uncovers: true, sign: func(
 			key, body, _ string, _ int64,
 		) (map[string]string, string) {
-			return map[string]string{"Authorization": "bearer " + key}, body
+			return map[string]string{"Authorization": "bearer  " + key}, body
 		}},
 		{
 			name:     "basic",

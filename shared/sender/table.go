@@ -275,6 +275,18 @@ func (e *presetEntry) preset() Preset {
 	return p
 }
 
+// IsPublicKey reports whether a secret of the preset is a public key, which may be shown.
+func (p *Preset) IsPublicKey(secret string) bool {
+	e, err := findEntry(p.ID)
+	if err != nil || e.Secret == nil {
+		return false
+	}
+	return e.Secret.Public || strings.HasPrefix(secret, publicKeyPrefix) &&
+		slices.ContainsFunc(e.VerificationMethods, func(m methodSpec) bool {
+			return m.KeyFormat == "whpk"
+		})
+}
+
 // notes returns the entry's notes. If the signature does not cover the delivery ID, it appends a
 // note about the consequences.
 func (e *presetEntry) notes() []string {

@@ -90,6 +90,19 @@ func parsePart(name string, builtIn bool, id *valueSource) (messagePart, error) 
 			"{method} and {header:Name}", name)
 }
 
+// separatesTimeFromBody reports whether the message consists of the time and the body, with a
+// literal between them that no number can continue. Such a message has only one reading.
+func (t messageTemplate) separatesTimeFromBody() bool {
+	if len(t) > 0 && t[0].kind == partLiteral { // such as v0: of Slack
+		t = t[1:]
+	}
+	if len(t) != 3 || t[0].kind != partTime || t[1].kind != partLiteral || t[2].kind != partBody {
+		return false
+	}
+	first := t[1].literal[0]
+	return first < '0' || first > '9'
+}
+
 func (t messageTemplate) hasPart(kind partKind) bool {
 	for i := range t {
 		if t[i].kind == kind {

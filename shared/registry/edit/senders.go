@@ -545,7 +545,7 @@ func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret
 	if len(secret.text) >= minSecretLengthForLast4 {
 		record.Last4 = string([]rune(secret.text)[max(0, len([]rune(secret.text))-4):])
 	}
-	if s.preset.Secret != nil && s.preset.Secret.Public {
+	if s.preset.IsPublicKey(secret.text) {
 		record.PublicKey = secret.text
 		return record, nil
 	}

@@ -32,6 +32,20 @@ func sealed(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	return r
 }
 
+// The public key of a preset that also takes secrets is shown, as any public key, and needs no key
+// to seal it.
+func TestAPublicKeyIsShown(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "wf", "free", true)
+	const key = "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+	r.put(senderAt, `{"preset":"standard-webhooks","secrets":["`+key+`"]}`).is(201)
+	secrets := decode[api.Sender](r.get(senderAt).is(200)).Secrets
+	if len(secrets) != 1 || secrets[0].PublicKey != key {
+		t.Errorf("%+v", secrets)
+	}
+}
+
 func TestSender(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
