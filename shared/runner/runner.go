@@ -251,6 +251,10 @@ type runner struct {
 	inFlight      *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
+	// streamCreated is when the shared stream was created that has the group's consumer. It is nil
+	// until it is known, and stays nil if the runner may not read the stream.
+	streamCreated   atomic.Pointer[time.Time]
+	consumerMissing chan struct{} // has a buffer for one value: see checkConsumer
 	// exclusiveSlotsCtx is canceled as soon as the runner also consumes from lanes or from the
 	// queue's own stream. The group's consumer in the shared stream must then share the concurrency
 	// slots with them.
@@ -320,6 +324,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		handler:            handler,
 		handlersCtx:        working,
 		cancellations:      newCancellations(nc),
+		consumerMissing:    make(chan struct{}, 1),
 		freeSlots:          make(chan struct{}, options.Concurrency),
 		unconfirmedReports: make(chan struct{}, options.Concurrency),
 	}

@@ -59,6 +59,11 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		}
 		// The server is restarting or has no leader, or the consumer no longer exists.
 		failed++
+		if !s.Own && (isNotFound(err) || failed%maxPullFailures == 0) {
+			if deleted := r.checkConsumer(ctx, s.consumer); deleted != nil {
+				err = deleted
+			}
+		}
 		if !isTemporary(err) || s.Own && failed >= maxPullFailures {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumerName(),
 				s.StreamName(r.Queue), err)
@@ -72,7 +77,7 @@ const (
 	// immediately because there were no messages. The pause grows with each such request.
 	minPullPause, maxPullPause = 50 * time.Millisecond, 500 * time.Millisecond
 	// maxPullFailures is the number of consecutive failed requests after which a consumer is looked
-	// up again. The consumer in the shared stream is looked up only at the start.
+	// up again.
 	maxPullFailures = 5
 )
 
@@ -129,10 +134,12 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 	//nolint:contextcheck // it says since when slots are shared
 	defer context.AfterFunc(r.exclusiveSlotsCtx, messages.Drain)()
 	for {
-		msg, err := stream.Next(messages)
+		msg, err := stream.NextWhileConsumerExists(ctx, s.consumer, messages)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return began, nil
+		case isNotFound(err):
+			return began, err
 		case err != nil:
 			return began, errors.Join(errIteratorFailed, err)
 		case r.beginOrNak(ctx, msg):

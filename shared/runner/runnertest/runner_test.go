@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -491,6 +492,63 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	<-asked
 	runnertest.NewIngress(t, nc).Start(t, runnertest.Post{})
 	<-ran
+}
+
+// While all handlers of a runner are busy, its consumer is deleted, or the whole stream is
+// replaced. No request of the runner is open then, so the server tells it nothing. Afterwards, the
+// runner ends with an error in the first case. In the second case, it creates its consumer in the
+// new stream.
+func TestAConsumerDisappearsWhileTheRunnerIsBusy(t *testing.T) {
+	t.Parallel()
+	for _, replaced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stream replaced %t", replaced), func(t *testing.T) {
+			t.Parallel()
+			nc := natstest.Start(t).Connect(t)
+			ingress := runnertest.NewIngress(t, nc)
+			js, err := jetstream.New(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began, finish := make(chan struct{}, 1), make(chan struct{})
+			ran := make(chan error, 1)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				ran <- runner.Run(ctx, nc, runner.Options{Group: "group", Concurrency: 1}, func(
+					context.Context, runner.Execution,
+				) (any, error) {
+					began <- struct{}{}
+					<-finish
+					return nil, nil
+				})
+			}()
+			ingress.Start(t, runnertest.Post{})
+			<-began
+			if !replaced {
+				err = js.DeleteConsumer(t.Context(), stream.ExecutionsName, "runner-default-group")
+			} else if err = js.DeleteStream(t.Context(), stream.ExecutionsName); err == nil {
+				err = stream.EnsureSharedStreams(t.Context(), js, stream.DefaultSettings)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			close(finish)
+			if !replaced {
+				if err := <-ran; !errors.Is(err, jetstream.ErrConsumerDeleted) {
+					t.Errorf("the runner ended with %v", err)
+				}
+				return
+			}
+			if got := ingress.Await(t,
+				ingress.Start(t, runnertest.Post{})); got.Status != execution.Succeeded {
+				t.Errorf("in the new stream: %+v", got)
+			}
+			stop()
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A runner requests only as many messages as it has free concurrency slots. A message that waited
