@@ -35,8 +35,9 @@ func TestNoOwnStreamIsDeletedDuringARestore(t *testing.T) {
 		identity, last, err := edit.ReadInstallation(t.Context(), r.JetStream)
 		check(err)
 		identity.Restoring = restoring
-		_, err = edit.WriteInstallation(t.Context(), r.JetStream, identity, last)
+		revision, err := edit.WriteInstallation(t.Context(), r.JetStream, identity, last)
 		check(err)
+		check(r.Follower.AwaitApplied(t.Context(), revision))
 		m.emptySince["q"] = time.Now().Add(-2 * emptyStreamGracePeriod)
 		check(m.maintainOwnStreams(t.Context()))
 		_, err = r.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
