@@ -158,7 +158,7 @@ func (f natsFlags) connectInstallation(s *session) (backup.Installation, error) 
 	js, err := f.connect(s.ctx)
 	return backup.Installation{
 		JetStream: js,
-		API:       backupAPI{s.client},
+		API:       backupAPI{s.client, s.printNote},
 		Version:   ops.Version,
 		Progress:  progress,
 	}, err
@@ -171,7 +171,11 @@ func (s *session) printSummary(manifest backup.Manifest, text string) error {
 }
 
 // backupAPI adapts the client of the operators' API to backup.API.
-type backupAPI struct{ *apiclient.Client }
+type backupAPI struct {
+	*apiclient.Client
+
+	note func(format string, args ...any) // prints a note for the operator
+}
 
 // Members implements backup.API. It omits processes of earlier versions, which do not announce
 // their keys.
@@ -209,8 +213,10 @@ func (a backupAPI) AwaitAccountApplied(ctx context.Context, accountID string) er
 	})
 	if api.IsCode(err, api.CodeInvalid) {
 		// The account's plan is not in this installation's catalog, so the account cannot be
-		// written back. That is not a failure of the restore: executors warn of such accounts when
-		// they start.
+		// written back. That is not a failure of the restore.
+		a.note("The plan of the account %s, and perhaps of others, is not in this installation's "+
+			"catalog: its webhooks are refused until it is. Set --plans as it was, and start the "+
+			"executors anew.", accountID)
 		return nil
 	}
 	return err
