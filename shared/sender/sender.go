@@ -259,7 +259,7 @@ const (
 
 const (
 	defaultToleranceSeconds = 300
-	maxToleranceSeconds     = 100 * 365 * 24 * 60 * 60 // 100 years, which a time.Duration can hold
+	maxToleranceSeconds     = 7 * 24 * 60 * 60
 )
 
 func parseTolerance(text string) (time.Duration, error) {
