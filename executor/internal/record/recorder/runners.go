@@ -71,10 +71,10 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveAcknowledged reports whether a candidate's start message has been acknowledged by at least
-// one group of runners and by every active group. A group is active if one of its members is
-// waiting for messages or handling some. If only groups that do not use the kits have acknowledged
-// it, every group must have done so, because these may be programs that run nothing. Groups that
-// began after the message do not count. If haveAcknowledged returns true and the execution has not
+// one group of runners that use a kit and by every active one. A group is active if one of its
+// members is waiting for messages or handling some. Groups that do not use a kit may be programs
+// that run nothing: if only such groups have acknowledged the message, every group must have done
+// so, and otherwise they do not count. Groups that began after the message never count. If haveAcknowledged returns true and the execution has not
 // ended, no report will follow, because runners report before they acknowledge.
 func haveAcknowledged(groups []runnerGroup, c lostCandidate) bool {
 	var byKit, byOther, waiting bool
@@ -85,7 +85,7 @@ func haveAcknowledged(groups []runnerGroup, c lostCandidate) bool {
 		case stream.ConsumerBeginsAfter(g.consumerInfo, c.StreamSequence, c.startStoredAt):
 		case g.ackFloor >= c.StreamSequence:
 			byKit, byOther = byKit || g.ofKit, byOther || !g.ofKit
-		case g.active:
+		case g.active && g.ofKit:
 			return false
 		default:
 			waiting = true
@@ -117,8 +117,8 @@ const maxAckFloorBeyondEnd = 1000
 //
 // In these cases, redeliverSkippedStarts appends copies of the skipped start messages to the
 // stream, and the records of their executions then refer to the copies. It does not copy a message
-// if a group will still receive the original, or if the execution has ended. It is idempotent,
-// because a copy's Nats-Msg-Id is derived from the original message.
+// if a group of a kit will still receive the original, or if the execution has ended. It is
+// idempotent, because a copy's Nats-Msg-Id is derived from the original message.
 func (r *Recorder) redeliverSkippedStarts(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *Recorder) rewindRunnerGroup(
 
 // publishStartCopy appends a copy of the start message with the given sequence to its stream, and
 // returns the sequence of the copy. It publishes nothing and returns 0 if no group of runners has
-// moved past the message, if a group will still receive it, if the execution has ended, or if the
+// moved past the message, if a group of a kit will still receive it, if the execution has ended, or if the
 // message no longer exists.
 func (r *Recorder) publishStartCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
@@ -229,7 +229,7 @@ func (r *Recorder) publishStartCopy(
 		case !g.receives(raw.Subject):
 		case g.ackFloor >= sequence:
 			passed = true
-		case g.ofKit || g.active:
+		case g.ofKit:
 			return 0, nil
 		}
 	}
