@@ -74,8 +74,9 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 // one group of runners that use a kit and by every active one. A group is active if one of its
 // members is waiting for messages or handling some. Groups that do not use a kit may be programs
 // that run nothing: if only such groups have acknowledged the message, every group must have done
-// so, and otherwise they do not count. Groups that began after the message never count. If haveAcknowledged returns true and the execution has not
-// ended, no report will follow, because runners report before they acknowledge.
+// so, and otherwise they do not count. Groups that began after the message never count. If
+// haveAcknowledged returns true and the execution has not ended, no report will follow, because
+// runners report before they acknowledge.
 func haveAcknowledged(groups []runnerGroup, c lostCandidate) bool {
 	var byKit, byOther, waiting bool
 	for i := range groups {
@@ -204,8 +205,8 @@ func (r *Recorder) rewindRunnerGroup(
 
 // publishStartCopy appends a copy of the start message with the given sequence to its stream, and
 // returns the sequence of the copy. It publishes nothing and returns 0 if no group of runners has
-// moved past the message, if a group of a kit will still receive it, if the execution has ended, or if the
-// message no longer exists.
+// moved past the message, if a group of a kit will still receive it, if the execution has ended, or
+// if the message no longer exists.
 func (r *Recorder) publishStartCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copySequence uint64, err error) {
